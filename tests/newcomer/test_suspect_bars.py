@@ -9,13 +9,19 @@ from typing import Final
 import numpy as np
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model, small_models
-from market import PRICES, bokeh_panel, scaled
+from market import PRICES, bokeh_panel, scaled, without_bars
 from serving import hosted_server
 from typer.testing import CliRunner
 
 from predictor import Forecaster
 from predictor.bars import BarPanel, read_file
-from predictor.bars.suspects import SuspectKind, find_suspects, find_untraded_cells, select_usable_bars
+from predictor.bars.suspects import (
+    SuspectKind,
+    find_suspects,
+    find_unexplained_splits,
+    find_untraded_cells,
+    select_usable_bars,
+)
 from predictor.client import QuantraClient
 from predictor.errors import BarsError, BarSuspectError, BarsWarning, format_price
 from predictor.features import load_default_features
@@ -192,6 +198,14 @@ def test_a_volume_that_is_off_counts_as_unknown(forecaster: Forecaster) -> None:
     assert same(forecast, forecaster.predict(ibm().without_volumes(gone)))
 
 
+def test_the_last_volume_of_a_symbol_is_judged_also_if_others_have_later_bars() -> None:
+    pair = bokeh_panel("AAPL", "IBM").last(400)
+    ended = without_bars(scaled(pair, slice(-20, -10), 1e-6, ("volume",)), "IBM", slice(-10, None))
+    alone = find_suspects(ended.select(["IBM"]))
+    assert [(suspect.kind, len(suspect.sessions)) for suspect in alone] == [(SuspectKind.VOLUME, 10)]
+    assert find_suspects(ended) == alone
+
+
 def test_a_recorded_split_is_no_suspect() -> None:
     split = scaled(ibm(), slice(0, 390), 7, ("open", "high", "low", "close"))
     assert find_suspects(split) == ()
@@ -333,6 +347,17 @@ def test_a_forecast_of_a_day_in_the_future_is_refused(tmp_path: Path) -> None:
         app, ["predict", "--artifact", str(artifact), "--bars", str(path), "--as-of", "2099-01-01"]
     )
     assert "--as-of: session 2099-01-01 is in the future" in str(ran.exception)
+
+
+def test_a_split_among_the_suspects_counts_no_second_time_however_many_prices_jump() -> None:
+    pair = replace(bokeh_panel("AAPL", "IBM").last(400), adj_close=None)
+    for place in range(20, 220, 20):
+        pair = scaled(pair, slice(place, None), 1.5, symbol="AAPL")
+    before = find_unexplained_splits(pair).count
+    split = scaled(pair, slice(390, None), 10)
+    assert [suspect.kind for suspect in find_suspects(split)] == [SuspectKind.UNIT]
+    assert before >= 10
+    assert find_unexplained_splits(split).count == before
 
 
 def test_one_bad_bar_is_no_suspected_split(tmp_path: Path) -> None:

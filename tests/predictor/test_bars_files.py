@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from market import bokeh_panel
 
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, DateOrder, ReadingOptions, read_file
 from predictor.errors import BarsError, BarsWarning
 
 HEADER = "symbol,date,open,high,low,close,volume\n"
@@ -130,9 +130,11 @@ def test_a_file_of_one_stock_whose_newest_bar_stands_first_is_sorted_whatever_el
 
 def test_a_duplicate_row_counts_once_with_a_warning(tmp_path: Path) -> None:
     rows = "AAA,2024-01-02,1,1,1,1,1\nBBB,2024-01-02,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n"
+    path = write(tmp_path, HEADER + rows)
     with pytest.warns(BarsWarning, match=r"bars\.csv: 1 repeated row dropped, first AAA"):
-        panel = BarPanel.read(write(tmp_path, HEADER + rows))
+        panel = BarPanel.read(path)
     assert panel.close.tolist() == [[1], [1]]
+    assert not [remark for remark in read_file(path).remarks if "order" in remark]
 
 
 def test_symbols_meet_on_the_union_of_their_dates(tmp_path: Path) -> None:
@@ -172,6 +174,12 @@ def test_a_moment_is_of_the_day_that_its_own_time_zone_had(tmp_path: Path, zone:
     columns = [pl.Series(name, [1.0, 1.0]) for name in ("open", "high", "low", "close", "volume")]
     pl.DataFrame([moments.dt.replace_time_zone(zone), *columns]).write_parquet(tmp_path / "aaa.parquet")
     assert BarPanel.read(tmp_path / "aaa.parquet").sessions.tolist() == [20240102, 20240103]
+
+
+def test_a_first_date_in_another_order_than_chosen_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER + "AAA,31/12/2024,1,1,1,1,1\n")
+    with pytest.raises(BarsError, match="the first date, '31/12/2024', does not exist in the order mdy"):
+        BarPanel.read(path, options=ReadingOptions(date_order=DateOrder.MONTH_FIRST))
 
 
 @pytest.mark.parametrize(

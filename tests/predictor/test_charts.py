@@ -11,11 +11,13 @@ from plotly.graph_objects import Figure
 
 from predictor.charts import (
     BookCurve,
+    BoundedSeries,
     Candles,
     FanChart,
     PastFan,
     draw_attention_line,
     draw_book_curves,
+    draw_bounded_lines,
     draw_calibration,
     draw_distribution,
     draw_fan,
@@ -65,9 +67,28 @@ def test_the_bars_of_a_distribution_hold_all_paths() -> None:
     assert (line.x0, line.x1) == (190.0, 190.0)
 
 
-def test_paths_need_a_close() -> None:
+def test_paths_start_at_the_last_close_that_is_known() -> None:
+    (lines, _) = traces(draw_path_lines(np.array([8.0, np.nan]), np.ones((1, 2)), title="AAPL"))
+    assert lines.y.tolist()[0] == 8.0
+
+
+@pytest.mark.parametrize("past", [[], [np.nan]])
+def test_paths_need_a_close(past: list[float]) -> None:
     with pytest.raises(ConfigurationError, match="0 closes and 1 paths"):
-        draw_path_lines(np.array([]), np.ones((1, 5)), title="AAPL")
+        draw_path_lines(np.array(past), np.ones((1, 5)), title="AAPL")
+
+
+def test_a_fan_needs_a_target_date() -> None:
+    with pytest.raises(ConfigurationError, match="at least one target date"):
+        chart(target_dates=(), prices=np.empty((0, len(QUANTILES))))
+
+
+@pytest.mark.parametrize(
+    "series", [[], [BoundedSeries(name="AAPL", dates=np.array([], np.int32), values=np.array([]))]]
+)
+def test_bounded_lines_need_a_session(series: list[BoundedSeries]) -> None:
+    with pytest.raises(ConfigurationError, match="no session to draw"):
+        draw_bounded_lines(series, title="coverage", what="share", level=0.8, level_name="promised")
 
 
 def chart(**changes: Any) -> FanChart:

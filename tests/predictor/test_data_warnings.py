@@ -253,7 +253,7 @@ def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClie
     panel = renamed_copies(940, broken, name="S{:063}")
     assert sum(getattr(panel, name).nbytes for name in ("open", "high", "low", "close", "volume")) > 5 * 2**20
     warnings = client.predict(panel).warnings
-    assert any("more prices jump like this" in warning for warning in warnings)
+    assert any("more price jumps like these" in warning for warning in warnings)
     assert sum(len(warning.encode()) for warning in warnings) < 2**14
 
 

@@ -99,6 +99,10 @@ def test_an_empty_text_is_a_value_unless_it_means_none() -> None:
     assert "leaves is '', but must be comma-separated integers" in output
 
 
+def test_the_text_for_none_is_laid_over_another_setting() -> None:
+    assert parse_flags(partly, "--cups", "all").over(Brew(cups=4)).cups is None
+
+
 def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
     def command(kept: list[Any]) -> Callable[..., None]:
         def tea(*, tea: Annotated[ParsedFlags[Brew | Infusion], FlagsOf(Brew, Infusion)]) -> None:

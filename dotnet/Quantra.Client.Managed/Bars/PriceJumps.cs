@@ -28,7 +28,7 @@ internal static class PriceJumps
             return;
         var count = bars.AdjustedClose is { } adjusted ? AddOfCloses(bars, adjusted, refusals, warnings) : AddOfPrices(bars, refusals, warnings);
         if (count > MostShown)
-            warnings.Add(FormattableString.Invariant($"{count - MostShown} more prices jump like this; check the source of these bars"));
+            warnings.Add($"{MessageFormat.Count(count - MostShown, "more price jump")} like these; check the source of the bars");
     }
 
     /// <summary>Adds the first jumps from close to open or close, and counts all.</summary>

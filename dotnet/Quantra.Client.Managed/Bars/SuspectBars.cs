@@ -96,7 +96,7 @@ internal sealed class SuspectBars
     {
         var first = suspects[0];
         var shown = string.Concat(suspects.Skip(1).Take(MostNamed - 1).Select(other => $" {other}"));
-        var more = suspects.Count > MostNamed ? FormattableString.Invariant($" {suspects.Count - MostNamed} more such changes.") : "";
+        var more = suspects.Count > MostNamed ? $" {MessageFormat.Count(suspects.Count - MostNamed, "more such change")}." : "";
         return PredictionError.BarSuspect(
             $"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
             ("symbol", first.Symbol),
@@ -113,7 +113,7 @@ internal sealed class SuspectBars
         var factor = DescribeFactor(Factor);
         if (Kind == SuspectKind.Volume)
         {
-            var others = Sessions.Length > 1 ? FormattableString.Invariant($", and {Sessions.Length - 1} more days") : "";
+            var others = Sessions.Length > 1 ? $", and {MessageFormat.Count(Sessions.Length - 1, "more day")}" : "";
             return $"{Symbol} {Day.Show(Sessions[0])}{others}: volume is {NumberText.General(Value, 10)}, but its other bars suggest "
                 + $"{NumberText.General(Low, 4)} to {NumberText.General(High, 4)}; a factor of {factor}: a wrong unit?";
         }

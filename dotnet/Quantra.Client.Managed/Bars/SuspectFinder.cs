@@ -21,7 +21,6 @@ internal sealed class SuspectFinder
     private const double MadToDeviation = 1.4826;
     private const double LargestLog = 700;
     private const int SampledDays = 8;
-    private const int LastDays = 5;
 
     private static readonly double LargestVolumeMove = Math.Log(1000);
     private static readonly double UnusualMove = Math.Log(1.5);
@@ -120,21 +119,18 @@ internal sealed class SuspectFinder
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static double ComputeMax(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Max(left, right);
 
-    [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static double ComputeMin(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Min(left, right);
-
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static bool MayHaveWrongVolume(RawBars bars, int row)
     {
         var volume = bars.Row(bars.Volume, row);
-        var (highest, lowestOfLast) = (double.NaN, double.NaN);
+        var (highest, last) = (double.NaN, double.NaN);
         var (sample, count) = (bars.Arrays.Take<double>((volume.Length / SampledDays) + 1), 0);
         for (var index = 0; index < volume.Length; index++)
         {
             var traded = volume[index] > 0 ? volume[index] : double.NaN;
             highest = ComputeMax(highest, traded);
-            if (index >= volume.Length - LastDays)
-                lowestOfLast = ComputeMin(lowestOfLast, traded);
+            if (traded > 0)
+                last = traded;
             if (index % SampledDays == 0 && double.IsFinite(traded))
                 sample[count++] = traded;
         }
@@ -142,7 +138,7 @@ internal sealed class SuspectFinder
         Array.Sort(sample, 0, count);
         var middle = count > 0 ? sample[count / 2] : double.NaN;
         var far = Math.Exp(LargestVolumeMove) / 2; // the median of all days differs
-        return highest > middle * far || lowestOfLast * far < middle;
+        return highest > middle * far || last * far < middle;
     }
 
     private List<SuspectBars> FindSuspects()

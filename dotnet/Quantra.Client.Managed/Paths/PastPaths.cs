@@ -63,8 +63,8 @@ internal sealed class PastPaths
             }
 
             var problem = own[row] < LeastDays
-                ? $"{symbols[row]}: has {PathError.Count(own[row], "past path")}, need {LeastDays}; give a longer history"
-                : $"{symbols[row]}: shares {PathError.Count(shared, "past day")} with the others, need {LeastDays}; simulate it separately";
+                ? $"{symbols[row]}: has {MessageFormat.Count(own[row], "past path")}, need {LeastDays}; give a longer history"
+                : $"{symbols[row]}: shares {MessageFormat.Count(shared, "past day")} with the others, need {LeastDays}; simulate it separately";
             refusals.Add(symbols[row], PredictionError.Of(
                 QuantraStatus.InvalidArgument,
                 QuantraReason.TooFewBars,

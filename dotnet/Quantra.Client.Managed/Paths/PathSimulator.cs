@@ -82,7 +82,7 @@ internal static class PathSimulator
         {
             throw PathError.Invalid(string.Create(
                 CultureInfo.InvariantCulture,
-                $"{count:N0} paths of {PathError.Count(forecast.Symbols.Count, "symbol")} have {cells:N0} values, at most {MostCells:N0}; simulate fewer paths or symbols"));
+                $"{count:N0} paths of {MessageFormat.Count(forecast.Symbols.Count, "symbol")} have {cells:N0} values, at most {MostCells:N0}; simulate fewer paths or symbols"));
         }
     }
 

@@ -24,7 +24,7 @@ YEAR_FIRST: Final = r"^([0-9]{4})[./]([0-9]{1,2})[./]([0-9]{1,2})(?:[T ].*)?$"
 NAMED: Final = r"^(?:[0-9]{1,2}[- ][A-Za-z]{3,9}[- ,]|[A-Za-z]{3,9} [0-9]{1,2},? )"
 MONTHS: Final = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%B-%Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y")
 OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*?(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
-MOMENT: Final = r"^([0-9]{4}-?[0-9]{2}-?[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
+MOMENT: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})"
 EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
 """Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
@@ -139,7 +139,10 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
         return _choose_days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
     if re.match(NUMBERED, first):
         order = form.order or _infer_order(text, source, form)
-        return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, YMD_GROUPS[order]), source))
+        dates = _build_dates(text, NUMBERED, YMD_GROUPS[order])
+        if form.order is not None and dates.filter(text == first)[0] is None:
+            raise BarsError(f"{source}: the first date, {first!r}, does not exist in the order {order}; choose another")
+        return _convert_to_sessions(_require_all_parsed(text, dates, source))
     if re.match(NAMED, first):
         parsed = pl.coalesce(pl.col("text").str.to_date(month, strict=False) for month in MONTHS)
         dated = text.to_frame("text").select(date=parsed)
@@ -231,9 +234,8 @@ def _parse_utc(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Serie
     """Parse timestamps with an offset and convert them to UTC."""
     import polars as pl
 
-    day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
-    written = day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)
-    moment = written.str.to_datetime("%Y%m%d %H:%M", time_unit="us", strict=False)
+    written = text.str.extract(MOMENT, 1) + " " + text.str.extract(MOMENT, 2)
+    moment = written.str.to_datetime("%Y-%m-%d %H:%M", time_unit="us", strict=False)
     check_parsed(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
     hours, minutes = (

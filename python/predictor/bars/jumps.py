@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.bars.adjustment import RawBars, close_before
-from predictor.errors import format_date
+from predictor.errors import format_count, format_date
 
 MAX_USUAL_MOVE: Final = 1.4
 """A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
@@ -124,19 +124,15 @@ class PriceJumps:
         shown = tuple(jump for part in parts for jump in part.shown)
         return cls(count=sum(part.count for part in parts), shown=shown[:MAX_LISTED_JUMPS])
 
-    def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
-        """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""
-        shown = tuple(jump for jump in self.shown if (jump.symbol, jump.session) not in days)
-        return PriceJumps(count=self.count - len(self.shown) + len(shown), shown=shown)
-
     def lines(self) -> Iterator[str]:
         """One warning per shown jump, and the number of the others."""
         yield from map(str, self.shown)
         if self.count > len(self.shown):
-            yield f"{self.count - len(self.shown)} more prices jump like this; check the source of these bars"
+            more = format_count(self.count - len(self.shown), "more price jump")
+            yield f"{more} like these; check the source of the bars"
 
 
-def find_jumps(bars: RawBars) -> PriceJumps:
+def find_jumps(bars: RawBars, explained: Collection[tuple[str, int]] = ()) -> PriceJumps:
     """Find the price jumps of raw bars that may be unrecorded splits or wrong closes; none if splits are recorded.
 
     Without adjusted closes, a bar jumps if its open or close differs from the previous close by more than the largest
@@ -144,11 +140,18 @@ def find_jumps(bars: RawBars) -> PriceJumps:
     and no split explains it. A split takes the close towards the adjusted close, which it equals at the end, and stays.
     So a close that returns to the old level within MAX_ERROR_SESSIONS is wrong, and one that leaves the adjusted close
     in the last of them may be.
+
+    Args:
+        bars: The bars.
+        explained: Symbols and sessions, yyyymmdd, whose jumps are known and left out.
     """
     if bars.split_ratio is not None:
         return PriceJumps()
     if bars.adj_close is None:
         ratios = _compute_ratios(bars.open, bars.close, close_before(bars.close))
+        columns = {session: column for column, session in enumerate(bars.sessions.tolist())}
+        for symbol, session in explained:
+            ratios[bars.symbols.index(symbol), columns[session]] = 1.0
         return _list_jumps(bars.symbols, bars.sessions, ratios)
     with np.errstate(all="ignore"):
         levels = bars.close / bars.adj_close
@@ -157,6 +160,7 @@ def find_jumps(bars: RawBars) -> PriceJumps:
         jump
         for s in np.flatnonzero(may_jump)
         for jump in _find_close_jumps(bars.symbols[s], bars.sessions, bars.close[s], bars.adj_close[s])
+        if (jump.symbol, jump.session) not in explained
     ]
     return PriceJumps(count=len(jumps), shown=tuple(jumps[:MAX_LISTED_JUMPS]))
 

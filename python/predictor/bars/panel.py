@@ -1,6 +1,6 @@
 """A panel of daily bars: S symbols on one axis of sessions, validated on construction and immutable."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -478,12 +478,12 @@ class BarPanel:
         """As `adjusted`, but a symbol that cannot be adjusted gets no bars, and its row an error."""
         return adjustment.adjust_each(self)
 
-    def suspicious_jumps(self) -> PriceJumps:
+    def suspicious_jumps(self, explained: Collection[tuple[str, int]] = ()) -> PriceJumps:
         """Find price jumps that may be unrecorded splits, or, with adjusted closes, wrong closes.
 
-        They are only reported: the bars stay unchanged.
+        They are only reported: the bars stay unchanged. Those of the explained symbols and sessions are left out.
         """
-        return PriceJumps.join([find_jumps(few) for _, few in self.blocks(JUDGED_AT_ONCE)])
+        return PriceJumps.join([find_jumps(few, explained) for _, few in self.blocks(JUDGED_AT_ONCE)])
 
     def unexplained_jumps(self) -> PriceJumps:
         """Find price jumps of the last session that remain after the adjustment."""

@@ -19,7 +19,7 @@ from predictor.bars.adjustment import adjust_each, close_before
 from predictor.bars.jumps import COMMON_SPLITS, PriceJumps
 from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
 from predictor.dates import to_days
-from predictor.errors import BarSuspectError, format_date, format_names
+from predictor.errors import BarSuspectError, format_count, format_date, format_names
 
 MAX_MOVE: Final = math.log(5)
 """Log returns up to this size are possible for any symbol."""
@@ -50,8 +50,6 @@ OFTEN_UNTRADED: Final = 0.05
 MAX_LOG: Final = 700.0
 SAMPLED_DAYS: Final = 8
 """One of so many days is in the sample of volumes."""
-LAST_DAYS: Final = 5
-"""Days among which the last volume is, unless the symbol did not trade."""
 FACTOR_TOLERANCE: Final = 0.1
 """Log distance within which a factor is named as a power of ten or as a split."""
 
@@ -116,7 +114,7 @@ class SuspectBars:
         factor = _name_factor(self.factor)
         if self.kind is SuspectKind.VOLUME:
             first, *others = self.sessions
-            more = f", and {len(others)} more days" if others else ""
+            more = f", and {format_count(len(others), 'more day')}" if others else ""
             return (
                 f"{self.symbol} {format_date(first)}{more}: volume is {self.value:.10g}, but its other bars "
                 f"suggest {self.low:.4g} to {self.high:.4g}; a factor of {factor}: a wrong unit?"
@@ -161,7 +159,7 @@ def make_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     """The error for a symbol that is refused because of these bars."""
     first, *others = suspects
     shown = "".join(f" {other}" for other in others[: MAX_NAMED - 1])
-    more = f" {len(others) - MAX_NAMED + 1} more such changes." if len(others) >= MAX_NAMED else ""
+    more = f" {format_count(len(others) - MAX_NAMED + 1, 'more such change')}." if len(others) >= MAX_NAMED else ""
     return BarSuspectError(
         f"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
         metadata={
@@ -197,9 +195,8 @@ def _may_have_wrong_volume(volume: FloatArray) -> BoolArray:
     count = np.isfinite(sample).sum(axis=1)
     middle = sample[np.arange(len(sample)), count // 2]
     far = math.exp(MAX_VOLUME_MOVE) / 2  # the median of all days differs
-    return (np.fmax.reduce(traded, axis=1) > middle * far) | (
-        np.fmin.reduce(traded[:, -LAST_DAYS:], axis=1) * far < middle
-    )
+    last = volume.shape[1] - 1 - np.argmax(volume[:, ::-1] > 0, axis=1)
+    return (np.fmax.reduce(traded, axis=1) > middle * far) | (traded[np.arange(len(traded)), last] * far < middle)
 
 
 def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
@@ -263,8 +260,8 @@ def find_unexplained_splits(bars: BarPanel) -> PriceJumps:
     if not jumps.count:
         return jumps
     suspects = find_suspects(bars)
-    named = {(suspect.symbol, session) for suspect in suspects for session in suspect.sessions}
-    return remove_suspects(bars, suspects).suspicious_jumps().apart_from(named)
+    explained = {(suspect.symbol, session) for suspect in suspects for session in suspect.sessions}
+    return remove_suspects(bars, suspects).suspicious_jumps(explained)
 
 
 def find_sessions_with_changes(bars: BarPanel) -> NDArray[np.int32]:

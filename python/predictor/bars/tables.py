@@ -317,7 +317,7 @@ def _list_remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str,
 
 
 def _list_warnings(numbers: NumberColumns, rows: BarRows, repeated: BoolArray) -> list[str]:
-    messages = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
+    messages = ["numbers such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if repeated.any():
         at, count = int(np.argmax(repeated)), int(repeated.sum())
         first = f"{rows.symbols[rows.owner[at]]} {format_date(int(rows.days[at]))}"
@@ -347,20 +347,13 @@ def _list_rows(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
 
 def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> tuple[BarRows, bool]:
     """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
-    unordered = _find_first_unordered(rows.owner, rows.days, ordered=source.is_ordered)
-    if unordered is not None and SYMBOL not in frame.columns:
+    order = np.argsort(rows.owner, kind="stable") if source.is_ordered else np.lexsort((rows.days, rows.owner))
+    steps = np.diff(rows.days[order])[np.diff(rows.owner[order]) == 0]
+    if (steps <= 0).any() and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
-    if unordered is None and source.is_ordered:
+    if source.is_ordered and (steps > 0).all():
         return rows, True
-    return rows.of(np.lexsort((rows.days, rows.owner))), unordered is None
-
-
-def _find_first_unordered(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
-    """The first row whose date is not after its symbol's previous row, and that row; None if all rows are in order."""
-    order = np.argsort(owner, kind="stable") if ordered else np.lexsort((days, owner))
-    owned, day = owner[order], days[order]
-    wrong = np.flatnonzero((owned[1:] == owned[:-1]) & (day[1:] <= day[:-1]))
-    return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
+    return rows.of(np.lexsort((rows.days, rows.owner))), not (steps < 0).any()
 
 
 def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> BoolArray:
@@ -411,7 +404,7 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
         blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
         is_block = blocks == len(symbols) > 1
-        is_each_day_once = _find_first_unordered(owner, rows.days, ordered=False) is None
+        is_each_day_once = np.unique(np.stack((owner, rows.days)), axis=1).shape[1] == rows.days.size
         is_mixed = np.unique(rows.days).size < rows.days.size
         if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
             likely.append(name)

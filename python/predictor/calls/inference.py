@@ -195,7 +195,7 @@ def _check_parameters(parameters: Mapping[str, pb.ModelRepositoryParameter], all
     for name in parameters:
         if name not in allowed:
             raise MalformedRequestError(
-                f"parameter {name[:80]!r} is not supported; models load from their folder only, so leave it out",
+                f"parameter {name[:80]!r} is not supported; leave it out, since models load from their folder only",
                 metadata={"field": "parameters"},
             )
 

@@ -20,6 +20,7 @@ from predictor.charts.theme import (
     format_dates,
     import_graph_objects,
     make_figure,
+    make_fill,
     require_shape,
 )
 from predictor.errors import ConfigurationError
@@ -99,7 +100,7 @@ def _draw_coverage(
             "width": 5,
         },
         customdata=np.stack([levels, observed, lower, upper], axis=1),
-        hovertemplate=f"{name}: nominal %{{customdata[0]:.1%}}, observed %{{customdata[1]:.1%}} "
+        hovertemplate=f"{escape_tags(name)}: nominal %{{customdata[0]:.1%}}, observed %{{customdata[1]:.1%}} "
         "(%{customdata[2]:.1%} to %{customdata[3]:.1%})<extra></extra>",
     )
 
@@ -383,7 +384,7 @@ def draw_bounded_lines(
     """Lines over sessions, bounds as a band, and a dashed reference level.
 
     Args:
-        series: at least one.
+        series: at least one session in all.
         title: such as the name of a monitor.
         what: title of the value axis.
         level: the reference for the values, such as a promised share.
@@ -391,21 +392,23 @@ def draw_bounded_lines(
         is_log: whether the value axis is logarithmic.
 
     Raises:
-        ConfigurationError: shapes do not match.
+        ConfigurationError: there is no session, or shapes do not match.
         MissingPackageError: plotly is not installed.
     """
+    days = sorted({day for curve in series for day in format_dates(curve.dates)})
+    if not days:
+        raise ConfigurationError(f"{title!r} has no session to draw; give a series with at least one")
     scatter, figure = import_graph_objects().Scatter, make_figure(title, "session", what)
     for number, curve in enumerate(series):
         require_shape(curve.name, curve.values, curve.dates.shape)
-        days, colour = format_dates(curve.dates), choose_series_style(number)[0]
+        dates, colour, name = format_dates(curve.dates), choose_series_style(number)[0], escape_tags(curve.name)
         if curve.lower is not None and curve.upper is not None:
-            edge = {"x": days, "mode": "lines", "line": {"width": 0, "color": colour}, "hoverinfo": "skip"}
+            edge = {"x": dates, "mode": "lines", "line": {"width": 0, "color": colour}, "hoverinfo": "skip"}
             figure.add_trace(scatter(y=curve.lower, showlegend=False, **edge))
-            band = {"fill": "tonexty", "fillcolor": BLUE_FILL, "name": "bounds"}
+            band = {"fill": "tonexty", "fillcolor": make_fill(colour), "name": f"bounds of {name}"}
             figure.add_trace(scatter(y=curve.upper, **band, **edge))
         line = {"color": colour, "width": 2}
-        figure.add_trace(scatter(x=days, y=curve.values, name=escape_tags(curve.name), mode="lines+markers", line=line))
-    days = sorted({day for curve in series for day in format_dates(curve.dates)})
+        figure.add_trace(scatter(x=dates, y=curve.values, name=name, mode="lines+markers", line=line))
     dashed = {"color": GREY, "width": 1.5, "dash": "dash"}
     figure.add_trace(
         scatter(x=[days[0], days[-1]], y=[level, level], name=escape_tags(level_name), mode="lines", line=dashed)

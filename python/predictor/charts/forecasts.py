@@ -121,6 +121,8 @@ class FanChart:
         candles = self.candles
         if not candles.dates.size:
             raise ConfigurationError("a fan needs at least one bar to start from; pass the bars of the forecast")
+        if not self.target_dates:
+            raise ConfigurationError("a fan needs at least one target date; pass those of the forecast")
         for name in ("open", "high", "low", "close"):
             require_shape(name, getattr(candles, name), candles.dates.shape)
         require_shape("prices", self.prices, (len(self.target_dates), len(self.quantiles)))

@@ -37,13 +37,14 @@ def draw_path_lines(past: FloatArray, paths: FloatArray, *, title: str, currency
         ConfigurationError: there is no close or no path.
         MissingPackageError: plotly is not installed.
     """
-    if not past.size or not paths.size:
-        raise ConfigurationError(f"there are {past.size} closes and {len(paths)} paths; give at least one of each")
+    closes = past[np.isfinite(past)]
+    if not closes.size or not paths.size:
+        raise ConfigurationError(f"there are {closes.size} closes and {len(paths)} paths; give at least one of each")
     count, days = paths.shape
     figure = make_figure(title, "sessions after the last bar", append_unit("close", currency))
     line = import_graph_objects().Scatter
     # One trace: a missing value ends a path.
-    lines = np.hstack([np.full((count, 1), past[-1]), paths, np.full((count, 1), np.nan)])
+    lines = np.hstack([np.full((count, 1), closes[-1]), paths, np.full((count, 1), np.nan)])
     figure.add_trace(
         line(
             x=np.tile(np.arange(days + 2), count),

@@ -87,6 +87,12 @@ def import_graph_objects() -> Any:
     return graph_objects
 
 
+def make_fill(colour: str) -> str:
+    """A colour such as #0072B2, transparent enough to be drawn over others."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return f"rgba({red}, {green}, {blue}, 0.18)"
+
+
 def choose_series_style(index: int) -> tuple[str, str]:
     """Choose the colour and marker symbol of the series with this index; they repeat cyclically."""
     return SERIES[index % len(SERIES)], SYMBOLS[index % len(SYMBOLS)]

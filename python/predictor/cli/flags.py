@@ -94,8 +94,8 @@ class _Group:
         parsed = [(setting, setting.parse(value)) for setting, value in raw if _is_given(context, setting.name)]
         spelling = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         return ParsedFlags(
-            {setting.field.name: value for setting, value in parsed if value is not None},
-            {setting.field.name: spelling[setting.name] for setting, value in parsed if value is not None},
+            {setting.field.name: value for setting, value in parsed},
+            {setting.field.name: spelling[setting.name] for setting, _ in parsed},
         )
 
 

@@ -171,7 +171,7 @@ def _describe_more(card: Card) -> str:
     """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
-    parts = [f"{rows} more baselines" if rows else "", format_count(notes, "note") if notes else ""]
+    parts = [format_count(rows, "more baseline") if rows else "", format_count(notes, "note") if notes else ""]
     more = ", ".join(part for part in (*parts, "the calibration, and every feature with its formula") if part)
     return f"--all has {more}."
 

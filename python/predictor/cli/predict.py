@@ -88,9 +88,9 @@ class SourceFlags:
             credentials = ClientCredentials(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
             return QuantraClient(self.server, self.model, credentials=credentials)
         if self.tls_ca or self.tls_cert or self.tls_key:
-            raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
+            raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key need --server")
         if self.model:
-            raise typer.BadParameter("--model goes with --server; an artifact is a single model")
+            raise typer.BadParameter("--model needs --server, since an artifact is a single model")
         with exit_on_interrupt():
             from predictor.forecaster import Forecaster  # imports torch, which a server's client does not need
 

@@ -45,7 +45,9 @@ def certs(
     """
     try:
         from predictor.server.issued_certificates import issue
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name != "cryptography":
+            raise
         raise MissingPackageError.of("cryptography", "tls", "making certificates") from None
     issued = issue(folder, host or ())
     if as_json:
@@ -127,7 +129,7 @@ class UiFlags:
     allow_origin: Annotated[list[str] | None, _ORIGINS] = None
 
     def settings(self) -> "WebSettings":
-        """Create the settings. Programs, and another server, get the token of the variable QUANTRA_TOKEN.
+        """Create the settings. The token for programs and for another server is that of the variable QUANTRA_TOKEN.
 
         Raises:
             ConfigurationError: An address is invalid, half of TLS is missing, or as `WebSettings`.
@@ -142,7 +144,7 @@ class UiFlags:
                 "--tls-cert, --tls-key and --token-file"
             )
         if not self.server and (self.tls_ca or self.client_cert or self.client_key):
-            raise ConfigurationError("--tls-ca, --client-cert and --client-key go with --server")
+            raise ConfigurationError("--tls-ca, --client-cert and --client-key need --server")
         credentials = ClientCredentials(ca=self.tls_ca, cert=self.client_cert, key=self.client_key)
         return WebSettings(
             remote=RemoteServer(address=self.server, credentials=credentials) if self.server else None,
@@ -179,7 +181,9 @@ def run_ui(flags: UiFlags, load_page: "LoadPage | None" = None) -> NoReturn:
         raise typer.BadParameter(error.message) from error
     try:
         from predictor.web.main import serve as serve_page
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name != "starlette":
+            raise
         raise MissingPackageError.of("starlette", "ui", "HTTP") from None
     logs.set_up(logs.LogSettings())
     raise typer.Exit(serve_page(settings, load_page))

@@ -183,7 +183,7 @@ class Loop(Generic[Batch]):
             keep_freed_memory()
             group = stack.enter_context(join_group(device.type))
             settings, modules = self._settings, self._settings.modules
-            check_modules(modules, size=group.size, splitting=settings.oom == "split")
+            check_modules(modules, size=group.size, can_repeat=settings.oom == "split")
             if settings.batch_coupled == "refuse" and (settings.accumulate > 1 or group.size > 1):
                 check_uncoupled(modules, settings.frozen.values())
             if self._deterministic:

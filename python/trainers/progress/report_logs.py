@@ -4,7 +4,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
@@ -61,6 +61,20 @@ class JsonLines:
             yield report
 
 
+def _write_each(reports: Iterable[Report], write: Callable[[Report], None], problem: str) -> Iterator[Report]:
+    """Write every report, then pass it on; a failed write becomes a notice, and later reports are not written."""
+    passing = iter(reports)
+    for report in passing:
+        try:
+            write(report)
+        except OSError as error:
+            yield TrainingNotice(message=f"{problem}: {error.strerror}; training continues")
+            yield report
+            break
+        yield report
+    yield from passing
+
+
 def _replace_non_finite(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: _replace_non_finite(getattr(value, field.name)) for field in fields(value)}
@@ -94,17 +108,7 @@ class JsonlLog:
                 notice and passes further reports on without writing them.
         """
         with closing(_OpenLog(self._path)) as log:
-            passing = iter(reports)
-            for report in passing:
-                try:
-                    log.add(report)
-                except OSError as error:
-                    problem = f"{self._path} can no longer be written: {error.strerror}"
-                    yield TrainingNotice(message=f"{problem}; training continues")
-                    yield report
-                    break
-                yield report
-            yield from passing
+            yield from _write_each(reports, log.add, f"{self._path} can no longer be written")
 
 
 @final
@@ -227,18 +231,15 @@ class TensorBoardLog:
         curves = _Curves(self._folder)
         with ExitStack() as stack:
             stack.callback(curves.close)
-            passing = iter(reports)
-            for report in passing:
+
+            def write(report: Report) -> None:
                 try:
                     curves.add(report)
-                except OSError as error:
+                except OSError:
                     stack.pop_all()  # closing would write and fail again
-                    problem = f"no more curves can be written to {self._folder}: {error.strerror}"
-                    yield TrainingNotice(message=f"{problem}; training continues")
-                    yield report
-                    break
-                yield report
-            yield from passing
+                    raise
+
+            yield from _write_each(reports, write, f"no more curves can be written to {self._folder}")
 
 
 @final

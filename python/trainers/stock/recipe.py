@@ -152,7 +152,6 @@ class StockRecipe:
             "Exchange code, such as XNYS; 24/7: every day of the week; weekdays: Monday to Friday; by default, the one "
             "that fits the dates.",
             parse=str,
-            none_text="",
         ),
     ] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)

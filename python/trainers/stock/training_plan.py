@@ -125,22 +125,17 @@ def list_settings(owner: type[Dataclass]) -> Iterator[FlagSetting]:
 
 
 def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
-    """The values that are settings of this dataclass, checked; None means not given.
+    """The values that are settings of this dataclass, checked; None means not given, unlike a flag's text for None.
 
     Values of other dataclasses are ignored.
 
     Raises:
         ConfigurationError: a value is invalid.
     """
-    pairs = [
-        (setting, setting.value(values[setting.name]))
-        for setting in list_settings(owner)
-        if values.get(setting.name) is not None
-    ]
-    given_pairs = [(setting, value) for setting, value in pairs if value is not None]
+    settings = [setting for setting in list_settings(owner) if values.get(setting.name) is not None]
     return ParsedFlags(
-        {setting.field: value for setting, value in given_pairs},
-        {setting.field: setting.name for setting, _ in given_pairs},
+        {setting.field: setting.value(values[setting.name]) for setting in settings},
+        {setting.field: setting.name for setting in settings},
     )
 
 

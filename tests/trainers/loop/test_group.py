@@ -579,10 +579,10 @@ def test_a_rank_that_has_not_come_again_is_waited_for_under_a_new_name() -> None
 # --- modules that a group cannot train --------------------------------------------------------------------------------
 
 
-def refusal(module: nn.Module, *, size: int, splitting: bool = True) -> str:
+def refusal(module: nn.Module, *, size: int, can_repeat: bool = True) -> str:
     """Error message of the check; empty if it passes."""
     try:
-        check_modules({"net": module}, size=size, splitting=splitting)
+        check_modules({"net": module}, size=size, can_repeat=can_repeat)
     except ParallelismError as error:
         return str(error)
     return ""
@@ -631,14 +631,14 @@ def shard() -> list[tuple[str, str, str]]:
         fully_shard(fully, mesh=mesh)
         sharded = [fully, distribute_module(network(), mesh)]
         return [
-            (refusal(net, size=2, splitting=False), refusal(net, size=1), refusal(net, size=1, splitting=False))
+            (refusal(net, size=2, can_repeat=False), refusal(net, size=1), refusal(net, size=1, can_repeat=False))
             for net in sharded
         ]
 
 
 def test_sharded_modules_are_refused_where_a_micro_batch_may_be_repeated() -> None:
     for found in results_on_ranks(shard):
-        for in_a_group, with_splitting, alone in found:
+        for in_a_group, with_can_repeat, alone in found:
             assert "is sharded" in in_a_group
-            assert "is sharded" in with_splitting
+            assert "is sharded" in with_can_repeat
             assert not alone

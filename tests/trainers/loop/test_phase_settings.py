@@ -282,13 +282,13 @@ def test_a_resumed_audit_knows_what_has_waited() -> None:
 
     before, after = guard(), guard()
     for _ in range(5):
-        before.gradients()
+        before.collect_gradients()
     after.load(before.state())
     waiting.requires_grad_(True)
-    after.gradients()
-    after.gradients()
+    after.collect_gradients()
+    after.collect_gradients()
     with pytest.raises(UnusedParameterError, match="waiting in 3 steps"):
-        after.gradients()
+        after.collect_gradients()
 
 
 # --- the audit

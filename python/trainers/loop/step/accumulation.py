@@ -292,7 +292,7 @@ class Accumulator(Generic[Batch]):
         with self._foreign:
             while (attempt := self._run_window(window, position, targets)) is None:
                 pass
-        position.at(None)
+        position.set_batch(None)
         self._window_start = attempt.start
         return LocalTotals(
             losses=attempt.losses,
@@ -320,7 +320,7 @@ class Accumulator(Generic[Batch]):
         if targets is not None:
             attempt.term_targets = TermTargets(targets)
         for number, batch in enumerate(window):
-            position.at(number)
+            position.set_batch(number)
             if not self._run_batch(number, batch, attempt):
                 return None
         return attempt

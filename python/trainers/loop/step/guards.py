@@ -42,7 +42,7 @@ class Position:
         self._batches = batches
         self._batch: int | None = None
 
-    def at(self, batch: int | None) -> None:
+    def set_batch(self, batch: int | None) -> None:
         """Set the current batch, counted from 0 within the window; None for the whole window."""
         self._batch = batch
 
@@ -165,7 +165,7 @@ class GradientGuard:
         self._parameters = tuple(names)
         self._unseen = self._parameters
         self._audited: Sequence[Parameter] = self._parameters
-        self._audit_windows = audit_steps
+        self._audit_steps = audit_steps
         self._nonfinite = nonfinite
         self._skip_limit = skip_limit
         self.allow_zero = allow_zero
@@ -173,13 +173,13 @@ class GradientGuard:
         self._skipped_in_a_row = 0
         self.has_moved = False
 
-    def gradients(self) -> list[Tensor]:
+    def collect_gradients(self) -> list[Tensor]:
         """Return the window's gradients, of the parameters' shapes [...]; of a sparse one, its values (rows, ...).
 
         Raises:
             UnusedParameterError: A parameter had no gradient in any of the audited windows.
         """
-        gradients = [_read_values(parameter) for parameter in self._parameters if parameter.grad is not None]
+        gradients = [_get_gradient_values(parameter) for parameter in self._parameters if parameter.grad is not None]
         if gradients and self._unseen:
             self._audit()
         return gradients
@@ -202,7 +202,7 @@ class GradientGuard:
         Raises:
             UnusedParameterError: A parameter had no gradient in any window so far.
         """
-        if self._audit_windows is None and self._windows:
+        if self._audit_steps is None and self._windows:
             self._check_all_used()
 
     def _audit(self) -> None:
@@ -213,7 +213,7 @@ class GradientGuard:
         self._audited = audited
         self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
         self._windows += 1
-        if self._windows >= (AUDIT_STEPS if self._audit_windows is None else self._audit_windows):
+        if self._windows >= (AUDIT_STEPS if self._audit_steps is None else self._audit_steps):
             self._check_all_used()
 
     def _check_all_used(self) -> None:
@@ -268,28 +268,27 @@ class GradientGuard:
         """Reset the number of skipped steps in a row."""
         self._skipped_in_a_row = 0
 
-    def note_skipped(self, loss: float, norm: float, window: Sequence[object], *, overflow: bool) -> None:
+    def note_skipped(self, loss: float, norm: float, window: Sequence[object], *, has_overflowed: bool) -> None:
         """Count a skipped step.
 
         Args:
             loss: The window's loss.
             norm: The norm of its gradient.
             window: The window's batches, which are searched for values that are not finite.
-            overflow: Whether the gradient overflowed in float16, which a lower scale should fix.
+            has_overflowed: Whether the gradient overflowed in float16, which a lower scale should fix.
 
         Raises:
             NonFiniteError: `nonfinite` is `raise`, or `skip_limit` is reached.
         """
         self._skipped_in_a_row += 1
-        tolerated = overflow or self._nonfinite == "skip"
-        if tolerated and self._skipped_in_a_row < self._skip_limit:
+        may_skip = has_overflowed or self._nonfinite == "skip"
+        if may_skip and self._skipped_in_a_row < self._skip_limit:
             return
-        row = f" in {self._skipped_in_a_row} steps in a row" if tolerated else ""
+        steps = "" if self._skipped_in_a_row == 1 else f" in {self._skipped_in_a_row} steps in a row"
         raise NonFiniteError(
-            f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._describe_suspects(window)}. Likely "
-            "causes: "
-            "such values in the data, a division by zero or a logarithm of zero in the loss, a learning rate that is "
-            "too high, or values outside the range of float16"
+            f"the loss is {loss:g} and the gradient's norm {norm:g}{steps}; {self._describe_suspects(window)}. Likely "
+            "causes: a division by zero or a logarithm of zero in the loss, a learning rate that is too high, or "
+            "values outside the range of float16"
         )
 
     def _describe_suspects(self, window: Sequence[object]) -> str:
@@ -304,15 +303,12 @@ class GradientGuard:
         weights = [name for parameter, name in self._names.items() if not _is_finite(parameter)]
         if weights:
             return f"the data is finite, but these weights are not: {join_names(weights)}"
-        bad = [
-            name
-            for parameter, name in self._names.items()
-            if parameter.grad is not None and not _is_finite(parameter.grad)
-        ]
-        return f"data and weights are finite, but these gradients are not: {join_names(bad) or 'none'}"
+        gradients = {name: parameter.grad for parameter, name in self._names.items() if parameter.grad is not None}
+        names = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
+        return f"data and weights are finite, but these gradients are not: {join_names(names) or 'none'}"
 
 
-def _read_values(parameter: Parameter) -> Tensor:
+def _get_gradient_values(parameter: Parameter) -> Tensor:
     """Return the gradient, or the values of a sparse one, which share its memory; duplicate rows are summed first."""
     gradient = parameter.grad
     assert gradient is not None  # noqa: S101 - the caller's condition
@@ -327,7 +323,7 @@ def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(values.coalesce().values() if values.is_sparse else values).all())
 
 
-def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
+def check_modules(modules: Mapping[str, nn.Module], *, size: int, can_repeat: bool) -> None:
     """Check that a group can train the modules.
 
     A process that runs out of memory repeats a micro-batch of a window. If a module communicated in its forward or
@@ -336,7 +332,7 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
     Args:
         modules: The modules by name.
         size: Number of processes.
-        splitting: Whether a micro-batch is repeated when memory runs out.
+        can_repeat: Whether a micro-batch is repeated when memory runs out.
 
     Raises:
         ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
@@ -345,7 +341,7 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
     """
     for name, module in modules.items():
         for path, part in module.named_modules(prefix=name):
-            if (size > 1 or splitting) and _is_sharded(part):
+            if (size > 1 or can_repeat) and _is_sharded(part):
                 raise ParallelismError(
                     f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, "
                     "which a process that runs out of memory cannot repeat, and its gradients are shards. Give the "

@@ -115,8 +115,8 @@ class GradientUpdate:
             if self._scheduler is not None:
                 self._scheduler.step()
         elif not zero:
-            overflow = self._scaler is not None and math.isfinite(loss)
-            self._guard.note_skipped(loss, length, window, overflow=overflow)
+            has_overflowed = self._scaler is not None and math.isfinite(loss)
+            self._guard.note_skipped(loss, length, window, has_overflowed=has_overflowed)
         return StepOutcome(
             loss=result.loss,
             norm=length,
@@ -146,7 +146,7 @@ class GradientUpdate:
 
     def _collect_gradients(self, totals: Totals, window: Sequence[object]) -> list[Tensor]:
         """Return the window's gradients; raise if there are none."""
-        gradients = self._guard.gradients()
+        gradients = self._guard.collect_gradients()
         if gradients:
             return gradients
         try:
