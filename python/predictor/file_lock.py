@@ -40,12 +40,14 @@ else:
 
 
 @contextmanager
-def lock_file(path: Path, *, patience: float = _PATIENCE_SECONDS) -> Generator[None]:
+def lock_file(path: Path, *, patience: float | None = None) -> Generator[None]:
     """Hold the lock on this file, which is created if need be; waits for another holder.
 
     Raises:
-        OSError: the file cannot be written, its file system has no locks, or it stays locked for `patience` seconds.
+        OSError: the file cannot be written, its file system has no locks, or it stays locked for `patience` seconds,
+            by default 10.
     """
+    patience = _PATIENCE_SECONDS if patience is None else patience
     end = time.monotonic() + patience
     with path.open("ab", buffering=0) as file:
         while not try_lock(file.fileno()):

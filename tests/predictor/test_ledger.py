@@ -31,6 +31,7 @@ from predictor.ledger import (
     LabelStatus,
     Ledger,
     LedgerEvent,
+    LedgerTable,
     Receipt,
     Score,
     sqlite_store,
@@ -124,6 +125,12 @@ def test_a_part_of_the_bars_after_a_dividend_is_refused(ledger: Ledger) -> None:
         ledger.add_bars(PANEL.last(2))
     assert ledger.add_bars(PANEL.last(10)).new == 6
     assert ledger.add_bars(paid).revised == 27
+
+
+def test_every_symbols_adjusted_closes_must_continue_its_own(ledger: Ledger) -> None:
+    ledger.add_bars(without_bars(PANEL.until(DAYS[-3]), "IBM", slice(-9, None)))
+    with pytest.raises(LedgerError, match="the ledger does not have these bars of IBM; give the whole history"):
+        ledger.add_bars(PANEL.last(10))
 
 
 def test_bars_missing_in_a_shorter_panel_stay(ledger: Ledger) -> None:
@@ -222,7 +229,25 @@ def test_the_same_records_again_write_nothing(ledger: Ledger) -> None:
 def test_a_batch_is_verified_as_it_was_recorded(ledger: Ledger, given: list[LedgerRecord]) -> None:
     ledger.append([forecast(), LedgerEvent(kind="before")])
     assert ledger.append(given) > 0
+    assert ledger.append([forecast(DAYS[-5], role=ForecastRole.CLIENT)]) == 1
     assert ledger.verify().problem == ""
+
+
+def test_a_forecast_of_a_client_without_days_is_recorded(ledger: Ledger) -> None:
+    dateless = replace(forecast(role=ForecastRole.CLIENT), as_of=0, base_session=0, target_sessions=())
+    assert ledger.append([dateless]) == 1
+
+
+def test_a_question_mark_within_a_literal_is_no_placeholder(ledger: Ledger) -> None:
+    ledger.append([LedgerEvent(kind="why?"), LedgerEvent(kind="how?")])
+    rows = ledger.query("select kind from event where kind like '%y?' and kind <> ?", ("how?",))
+    assert [row["kind"] for row in rows] == ["why?"]
+
+
+@pytest.mark.parametrize("table", [LedgerTable.EVIDENCE, LedgerTable.EVENTS])
+def test_a_table_without_symbols_cannot_be_filtered_by_them(ledger: Ledger, table: LedgerTable) -> None:
+    with pytest.raises(ConfigurationError, match="has no symbol and no as_of; filter it by model only"):
+        ledger.columns(table, symbol="IBM")
 
 
 def test_the_first_forecast_of_a_day_counts_but_clients_may_ask_again(ledger: Ledger) -> None:
@@ -315,6 +340,7 @@ def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
             "batch 1 was changed",
         ),
         ("delete from event where id = 1", "batch 2 was changed"),
+        ("update chain set previous = 'text' where batch = 2", "batch 2 was changed"),
         (
             "insert into event select 9, 2, kind, model, version, 1, reason, detail, '' from event limit 1",
             "rows after batch 3",
@@ -330,6 +356,20 @@ def test_a_changed_row_is_found(ledger: Ledger, ledger_database: LedgerDatabase,
     ledger.append([replace(EVENT, key="twice")])
     ledger_database.tamper(change)
     assert problem in ledger.verify().problem
+
+
+def test_verification_reads_the_ledger_as_it_was_when_it_began(ledger_database: LedgerDatabase) -> None:
+    with Ledger.open(ledger_database.address, create=True) as writer:
+        writer.append([LedgerEvent(kind="test", key=str(k)) for k in range(250)])
+        with (
+            Ledger.open(ledger_database.address) as reader,
+            reader._store._use_connection(),
+            reader._store._begin_snapshot(),
+        ):
+            assert reader._store.id == writer.id
+            writer.append([LedgerEvent(kind="test", key="later")])
+            assert reader._store._verify(None).rows == 250
+        assert writer.verify().rows == 251
 
 
 def test_a_change_within_a_large_batch_is_found(ledger: Ledger, ledger_database: LedgerDatabase) -> None:
@@ -408,6 +448,20 @@ def test_writes_wait_for_the_lock_of_the_file(ledger_file: Ledger, monkeypatch: 
     with file_lock.lock_file(Path(f"{ledger_file.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
         ledger_file.append([EVENT])
     assert ledger_file.append([EVENT]) == 1
+
+
+def test_closing_without_the_lock_of_the_file_is_logged_and_hides_no_error(
+    ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
+    with (
+        file_lock.lock_file(Path(f"{ledger_file.address}.lock")),
+        pytest.raises(KeyError, match="ours"),
+        ledger_file,
+    ):
+        raise KeyError("ours")
+    assert "closed without a checkpoint" in caplog.text
+    ledger_file.close()
 
 
 def test_nothing_is_written_to_a_removed_file(ledger_file: Ledger) -> None:

@@ -194,6 +194,16 @@ def test_a_run_ends_with_its_connection(ledger: Ledger, postgresql_database: Led
                 other.records(LedgerEvent)
             with other.claim_run() as holder:
                 assert holder == ""
+            with pytest.raises(LedgerError, match="connection was lost"):
+                keys(ledger)
+            with pytest.raises(LedgerError, match="kept other processes from running evenings was lost"):
+                ledger.append([event("one")])
+    assert keys(ledger) == []
+
+
+def test_a_process_claims_a_run_once(ledger: Ledger) -> None:
+    with ledger.claim_run(), ledger.claim_run() as holder:
+        assert holder.startswith("Quantra process ")
 
 
 def test_a_run_that_has_ended_lets_the_next_one_begin(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
@@ -307,18 +317,3 @@ def test_a_user_without_rights_is_told_which_it_needs(
         assert (keys(opened), opened.verify().problem) == (["one"], "")
         with pytest.raises(LedgerError, match=r"permission denied for table event; .*rights to select and insert"):
             opened.append([event("two")])
-
-
-def test_verification_reads_the_ledger_as_it_was_when_it_began(
-    ledger: Ledger, postgresql_database: LedgerDatabase
-) -> None:
-    ledger.append([event(str(k)) for k in range(250)])
-    with (
-        Ledger.open(postgresql_database.address) as reader,
-        reader._store._use_connection(),
-        reader._store._begin_snapshot(),
-    ):
-        assert reader._store.id == ledger.id
-        ledger.append([event("later")])
-        assert reader._store._verify(None).rows == 250
-    assert ledger.verify().rows == 251

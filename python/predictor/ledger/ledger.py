@@ -319,21 +319,23 @@ class Ledger:
     def _check_adjustment(self, panel: BarPanel, new_values: FloatArray, stored_values: FloatArray) -> None:
         """Refuse a part of the history whose adjusted closes [S, T, C] do not continue the earlier, recorded ones."""
         first = int(panel.sessions[0])
-        if "adj_close" not in panel.columns or not self._store.number(
-            "select count(*) from bar where first_session < ?", (first,)
-        ):
+        if "adj_close" not in panel.columns:
             return
+        earlier = self._store.rows("select distinct symbol from bar where first_session < ?", (first,))
+        has_earlier = np.isin(panel.symbols, [str(row["symbol"]) for row in earlier])
         adjusted, close = (panel.columns.index(name) for name in ("adj_close", "close"))
         factors = new_values[..., adjusted] / new_values[..., close]
         stored_factors = stored_values[..., adjusted] / stored_values[..., close]
         changes = np.abs(factors / stored_factors - 1)
-        is_changed = (np.isfinite(changes) & (changes > _SAME_FACTOR)).any(axis=1)
-        changed_symbols = [panel.symbols[row] for row in np.flatnonzero(is_changed)]
-        if np.isfinite(changes).any() and not changed_symbols:
+        is_changed = has_earlier & (np.isfinite(changes) & (changes > _SAME_FACTOR)).any(axis=1)
+        is_unknown = has_earlier & panel.present.any(axis=1) & ~np.isfinite(changes).any(axis=1)
+        is_wrong = is_changed if is_changed.any() else is_unknown
+        if not is_wrong.any():
             return
-        problem = "the ledger does not have these bars"
-        if changed_symbols:
-            problem = f"those of {format_names(changed_symbols)} have changed"
+        names = format_names([panel.symbols[row] for row in np.flatnonzero(is_wrong)])
+        problem = f"those of {names} have changed"
+        if not is_changed.any():
+            problem = f"the ledger does not have these bars of {names}"
         raise LedgerError(
             f"{self.address}: the bars begin on {format_date(first)}, after those of the ledger, so their adjusted "
             f"closes must continue it, but {problem}; give the whole history, because a dividend or split changes all "
@@ -397,7 +399,13 @@ class Ledger:
     def columns(
         self, table: LedgerTable, *, model: str = "", symbol: str = "", since: DateLike = 0
     ) -> dict[str, list[object]]:
-        """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970."""
+        """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970.
+
+        Raises:
+            ConfigurationError: the table has no symbols and no `as_of`, but is filtered by them.
+        """
+        if table in (LedgerTable.EVIDENCE, LedgerTable.EVENTS) and (symbol or since):
+            raise ConfigurationError(f"the table {table} has no symbol and no as_of; filter it by model only")
         conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": parse_date_number(since) if since else 0}
         filters = {condition: value for condition, value in conditions.items() if value}
         where = " and ".join(filters) or "true"

@@ -127,7 +127,7 @@ def are_scorable(forecasts: Sequence[ForecastRecord]) -> bool:
         if (
             forecast.values.shape != shape
             or len(forecast.horizons) != shape[0]
-            or min(forecast.target_sessions) <= forecast.base_session
+            or min(forecast.target_sessions, default=0) <= forecast.base_session
         ):
             return False
         by_shape.setdefault(shape, []).append(forecast.values)

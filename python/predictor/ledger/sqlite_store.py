@@ -1,12 +1,13 @@
 """The SQLite file of a ledger, written under a file lock."""
 
 import json
+import logging
 import os
 import sqlite3
 import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn, final
 
@@ -31,6 +32,8 @@ _PRAGMAS: Final = (
 
 _SQLITE: Final = b"SQLite format 3\0"
 _NOT_A_LEDGER: Final = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -100,6 +103,7 @@ class SqliteStore(LedgerStore):
             problem = "it is a folder" if path.is_dir() else "the file does not exist"
             raise LedgerError(f"{path}: {problem}; give the path of a ledger", metadata={"file": str(path)})
         self._path = path
+        self._is_closed = False
         self._lock_file = path.with_name(path.name + ".lock")
         with lock_file(self._lock_file), translate_errors(path):
             self._connection = sqlite3.connect(
@@ -138,10 +142,19 @@ class SqliteStore(LedgerStore):
         raise LedgerError(f"{self._path}: {problem}", metadata={"file": self.address})
 
     def close(self) -> None:
-        """Make a checkpoint, under the lock like every checkpoint, and close the file."""
-        with self._thread_lock, lock_file(self._lock_file), translate_errors(self._path):
-            self._connection.execute("pragma wal_checkpoint(truncate)")
-            self._connection.close()
+        """Make a checkpoint, under the lock like every checkpoint, and close the file; log that it cannot be made."""
+        with self._thread_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                with lock_file(self._lock_file), translate_errors(self._path):
+                    self._connection.execute("pragma wal_checkpoint(truncate)")
+            except (LedgerError, OSError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error.without_address().message
+                _log.warning("the ledger was closed without a checkpoint, which a later one makes: %s", reason)
+            finally:
+                self._connection.close()
 
     def execute(self, statement: str, values: Sequence[object] = (), *, by_name: bool = False) -> Cursor:
         """See `LedgerStore`."""
@@ -181,8 +194,14 @@ class SqliteStore(LedgerStore):
             if log.exists() and os.stat(log).st_size > _MAX_LOG:  # noqa: PTH116 - as cheap as it gets
                 self._connection.execute("pragma wal_checkpoint(passive)")
 
-    def _begin_snapshot(self) -> AbstractContextManager[None]:
-        return nullcontext()  # each running query keeps the snapshot of its begin
+    @contextmanager
+    def _begin_snapshot(self) -> Generator[None]:
+        self._connection.execute("begin")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
 
     def _stream(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
         return iter(self._execute(query, values))

@@ -207,7 +207,7 @@ class LedgerStore(ABC):
             digest = _BatchDigest(bytes.fromhex(good.hash), batch, made_at)
             for table, reader in readers:
                 digest.add(table, reader.of_batch(batch))
-            is_next = batch == good.batch + 1 and previous.hex() == good.hash
+            is_next = batch == good.batch + 1 and previous == bytes.fromhex(good.hash)
             if not is_next or (digest.value(), digest.rows) != (recorded, recorded_rows):
                 problem = f"batch {batch} was changed after it was recorded"
                 break
@@ -229,6 +229,7 @@ class OpenBatch:
         self.rows = 0
         self.first_ids: dict[str, int] = {}
         """The id that the first row of each written table has."""
+        self._next_ids: dict[str, int] = {}
         self._given: dict[str, list[Sequence[Any]]] = {}
         self._store = store
 
@@ -240,21 +241,23 @@ class OpenBatch:
         return ((number, self.number, *row) for number, row in enumerate(given, self.first_ids[table]))
 
     def add(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-        """Insert rows, each with the batch's number first, without those that are recorded; returns how many are new.
+        """Insert rows, each with its id and the batch's number, but those that are recorded; returns how many are new.
 
         One statement inserts many rows, and rows that are stored as they are given are not read again for their hash:
         SQLite lets other threads run at each row that it reads, and a busy server would wait at each for its turn.
         """
         if table not in self.first_ids:
-            self.first_ids[table] = self._store.number(f"select max(id) from {table}") + 1  # noqa: S608
+            self.first_ids[table] = self._next_ids[table] = self._store.number(f"select max(id) from {table}") + 1  # noqa: S608
             if table in STORED_AS_GIVEN:
                 self._given[table] = []
-        names = ", ".join(f'"{name}"' for name in ("batch", *columns))
-        places = f"({', '.join('?' * (len(columns) + 1))})"
+        names = ", ".join(f'"{name}"' for name in ("id", "batch", *columns))
+        places = f"({', '.join('?' * (len(columns) + 2))})"
         remaining, before = iter(rows), self.rows
-        while part := list(islice(remaining, _MAX_VALUES // (len(columns) + 1))):
+        while part := list(islice(remaining, _MAX_VALUES // (len(columns) + 2))):
             statement = f"insert into {table} ({names}) values {', '.join([places] * len(part))} on conflict do nothing"  # noqa: S608
-            values = [value for row in part for value in (self.number, *row)]
+            ids = range(self._next_ids[table], self._next_ids[table] + len(part))
+            self._next_ids[table] = ids.stop
+            values = [value for number, row in zip(ids, part, strict=True) for value in (number, self.number, *row)]
             new = self._store.execute(statement, values).rowcount
             self.rows += new
             if new < len(part):
