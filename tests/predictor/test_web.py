@@ -7,7 +7,7 @@ import random
 import socket
 import ssl
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.errors import ConfigurationError, NoLedgerError, QueueFullError
+from predictor.errors import ConfigurationError, MalformedRequestError, NoLedgerError, QueueFullError
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
 from predictor.ledger import Ledger
@@ -33,6 +33,7 @@ from predictor.server import ServerLimits, ServerSettings, parse_listening
 from predictor.server.issued_certificates import issue
 from predictor.server.tokens import TokenGuard
 from predictor.web.api import Api
+from predictor.web.responses import parse_message
 from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets
 from predictor.wire import attributions, forecasts, instances
@@ -200,6 +201,10 @@ def test_the_description_has_every_route_and_message(web: Web) -> None:
         (b'{"instances": [{"maxAgeSessions": 1e400}]}', "MALFORMED_REQUEST"),
         (b'{"instances": [{"bars": {"open": [[1], [2, 3]]}}]}', "MALFORMED_REQUEST"),
         (b'{"instances": [{"bars": {"open": ["one"]}}]}', "MALFORMED_REQUEST"),
+        (b'{"instances": [{"bars": {"open": ["2"]}}]}', "MALFORMED_REQUEST"),
+        (b'{"instances": [{"bars": {"open": ["nan"]}}]}', "MALFORMED_REQUEST"),
+        (b'{"instances": [{"bars": {"open": [true]}}]}', "MALFORMED_REQUEST"),
+        (b'{"instances": [{"bars": {"open": [1e400]}}]}', "MALFORMED_REQUEST"),
         (b"[" * 100_000, "MALFORMED_REQUEST"),
         (b'{"model":' * 100_000, "MALFORMED_REQUEST"),
         (b"[" * 16_000_000, "REQUEST_TOO_LARGE"),
@@ -215,6 +220,33 @@ def test_a_bad_body_gets_its_reason(web: Web, body: bytes, reason: str) -> None:
     status, answer, _ = web.ask("/v1/forecast", body)
     assert answer["reason"] == reason
     assert status == {"REQUEST_TOO_LARGE": 413, "MODEL_NOT_FOUND": 404}.get(reason, 400)
+
+
+@pytest.mark.parametrize("name", ["open", "volume"])
+def test_lists_that_are_nested_by_session_are_refused(web: Web, name: str) -> None:
+    asked = forecast_request(recent_bars("AAPL", "IBM"), as_lists=True)
+    panel = asked["instances"][0]["bars"]
+    panel[name] = [list(pair) for pair in zip(*panel[name], strict=True)]
+    status, answer, _ = web.ask("/v1/forecast", asked)
+    assert (status, answer["reason"]) == (400, "MALFORMED_REQUEST")
+    assert "one row per symbol" in answer["message"]
+
+
+@pytest.mark.parametrize("nested", [[[1, 2, 3]], [[1], [2], [3]]])
+def test_nested_lists_of_a_tensor_or_covariate_have_its_shape(nested: list[list[int]]) -> None:
+    window = {"window": {"symbols": ["A"], "observed": {"type": "DATA_TYPE_FLOAT64", "shape": ["1", "3"]}}}
+    window["window"]["observed"]["data"] = nested  # type: ignore[index]
+    covariates = {"covariates": {"observed": [{"name": "a", "values": nested}]}, "bars": {"symbols": ["A"]}}
+    for instance in (window, covariates):
+        with nullcontext() if len(nested) == 1 else pytest.raises(MalformedRequestError, match="nest"):
+            parse_message(json.dumps({"instances": [instance]}).encode(), pb.PredictRequest)
+
+
+def test_a_mask_may_be_a_list_of_booleans() -> None:
+    mask = {"type": "DATA_TYPE_BOOL", "shape": [2], "data": [True, False]}
+    body = json.dumps({"instances": [{"window": {"mask": mask}}]}).encode()
+    parsed, has_lists = parse_message(body, pb.PredictRequest)
+    assert (parsed.instances[0].window.mask.data, has_lists) == (b"\1\0", True)
 
 
 def test_mutated_bodies_get_no_unknown_errors(web: Web) -> None:

@@ -103,7 +103,11 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
         value = json.loads(body, parse_constant=_refuse_constant)
         if not isinstance(value, dict):
             raise _make_malformed_error(kind, f"the JSON is a {type(value).__name__}, not an object")
-        _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, encoded_lists))
+        _convert(
+            value,
+            descriptor_of(kind),
+            lambda numbers, owner, symbols: _encode(numbers, owner, symbols, encoded_lists),
+        )
         return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(encoded_lists)
     except (json_format.ParseError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise _make_malformed_error(kind, str(error)) from None
@@ -112,7 +116,7 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
 def format_message(message: Message, *, as_lists: bool = False) -> bytes:
     """Format a response; `as_lists` gives lists of numbers instead of base64."""
     value = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
-    _convert(value, descriptor_of(type(message)), _decode if as_lists else lambda text, _: text, has_nulls=True)
+    _convert(value, descriptor_of(type(message)), _decode if as_lists else lambda text, *_: text, has_nulls=True)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -122,20 +126,35 @@ def descriptor_of(kind: type[Message]) -> Descriptor:
 
 
 def _convert(
-    value: Any, kind: Descriptor, convert: Callable[[Any, dict[str, Any]], Any], *, has_nulls: bool = False
+    value: Any,
+    kind: Descriptor,
+    convert: Callable[[Any, dict[str, Any], Any], Any],
+    symbols: Any = (),
+    *,
+    has_nulls: bool = False,
 ) -> None:
-    """Convert the bytes of a message in place; `has_nulls` makes numbers that are not finite null.
+    """Convert the bytes of a message in place.
 
     Unknown names are left for protobuf to reject, so the depth is that of the messages.
+
+    Args:
+        value: The message.
+        kind: Its descriptor.
+        convert: Converts bytes, given their message and its symbols.
+        symbols: Symbols of the message around it.
+        has_nulls: Whether numbers that are not finite become null.
     """
     if not isinstance(value, dict):
         return
+    panel = value.get("bars", value)  # the covariates of an instance have the symbols of its bars
+    if isinstance(panel, dict):
+        symbols = panel.get("symbols", symbols)
     for name, content in value.items():
         field = kind.fields_by_camelcase_name.get(name) or kind.fields_by_name.get(name)
         if field is None or content is None:
             continue
         if field.type == FieldDescriptor.TYPE_BYTES:
-            value[name] = convert(content, value)
+            value[name] = convert(content, value, symbols)
         elif field.type == FieldDescriptor.TYPE_STRING and not has_nulls:
             texts = content if isinstance(content, list) else (content,)
             for text in texts:
@@ -148,22 +167,39 @@ def _convert(
             value[name] = None if has_nulls and content in _NOT_FINITE else content
         elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for item in content if isinstance(content, list) else (content,):
-                _convert(item, field.message_type, convert, has_nulls=has_nulls)
+                _convert(item, field.message_type, convert, symbols, has_nulls=has_nulls)
 
 
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
-def _encode(numbers: Any, owner: dict[str, Any], encoded_lists: list[bool]) -> Any:
-    """Encode a list of numbers, nested or not, as base64; `encoded_lists` notes it."""
+def _encode(numbers: Any, owner: dict[str, Any], symbols: Any, encoded_lists: list[bool]) -> Any:
+    """Encode a list of numbers, nested or not, as base64; `encoded_lists` notes it.
+
+    Raises:
+        ValueError: It has other values than numbers and null, or it is not nested by symbol.
+    """
     if not isinstance(numbers, list):
         return numbers
     encoded_lists.append(True)
     kind = _TENSOR_NUMBERS.get(owner.get("type", ""), _NUMBERS)
-    return base64.b64encode(np.asarray(numbers, np.float64).astype(kind).tobytes()).decode()
+    array = np.asarray(numbers, object)  # lists of unequal lengths stay lists, which are no numbers
+    wrong = {type(number) for number in array.flat} - {int, float, type(None), bool if kind == "|b1" else float}
+    if wrong:
+        raise ValueError(
+            f"a list of numbers has a {wrong.pop().__name__}; send rows of equal length, of numbers or null"
+        )
+    if "shape" in owner and array.ndim > 1 and array.shape != tuple(map(int, owner["shape"])):
+        raise ValueError(f"a list is nested as {array.shape}, but the shape is {tuple(owner['shape'])}")
+    if "shape" not in owner and array.ndim > 1 and len(array) != len(symbols):
+        raise ValueError(f"a nested list has {len(array)} rows for {len(symbols)} symbols; send one row per symbol")
+    values = array.astype(np.float64)
+    if np.isinf(values).any():
+        raise ValueError("a number is too large for a float64")
+    return base64.b64encode(values.astype(kind).tobytes()).decode()
 
 
-def _decode(text: str, _owner: dict[str, Any]) -> list[float | None]:
+def _decode(text: str, *_: Any) -> list[float | None]:
     numbers = np.frombuffer(binascii.a2b_base64(text), _NUMBERS)
     return [number if math.isfinite(number) else None for number in numbers.tolist()]
 
