@@ -54,12 +54,12 @@ def read_axes(ledger: Ledger, subject: ModelVersion) -> ForecastAxes:
 
 
 def assess_model(
-    ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
+    ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, first_session: int = 0
 ) -> tuple[EvidenceRecord, ...]:
     """Test a version's coverage, and its skill against rivals, at each horizon; the caller writes the records.
 
     Only prospective forecasts count, with their first labels. Forecasts for clients are left out. After a person has
-    dealt with an alarm, start again from that session with `since`, yyyymmdd.
+    dealt with an alarm, start again from that session with `first_session`, yyyymmdd.
     """
     session = ledger.last_session
     axes = read_axes(ledger, subject)
@@ -68,14 +68,14 @@ def assess_model(
     promised = float(axes.quantiles[-1] - axes.quantiles[0])
     records: list[EvidenceRecord] = []
     for index, horizon in enumerate(axes.horizons):
-        shares = _read_shares(ledger, subject, index, horizon, since)
+        shares = _read_shares(ledger, subject, index, horizon, first_session)
         for side in CoverageSide if 0 < promised < 1 else ():
-            seen = assess_coverage(shares, promised, side, horizon=horizon)
-            state = _encode_state((name, value) for name, value in seen._asdict().items() if name != "lamp")
+            coverage = assess_coverage(shares, promised, side, horizon=horizon)
+            state = _encode_state((name, value) for name, value in coverage._asdict().items() if name != "lamp")
             state["promised"] = promised
-            records.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
+            records.append(_record(subject, f"{COVERAGE} {side}", horizon, session, coverage.lamp, state))
         for rival in rivals:
-            skill = compare_losses(*_read_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
+            skill = compare_losses(*_read_daily_losses(ledger, rival, subject, horizon, first_session), horizon=horizon)
             state = _encode_state(skill._asdict().items())
             monitor = f"{SKILL} {rival.reference}"
             records.append(_record(subject, monitor, horizon, session, choose_skill_lamp(skill), state))
@@ -84,11 +84,11 @@ def assess_model(
 
 def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> list[EvidenceRecord]:
     """Return each version's evidence at its last tested session; an empty name or 0 selects all."""
-    given = {name: value for name, value in {"model": model, "version": version}.items() if value}
-    where = " and ".join(f"{name} = ?" for name in given) or "true"
-    last = f"select model, version, max(session) from evidence where {where} group by model, version"  # noqa: S608 - no value is in the text
+    filters = {name: value for name, value in {"model": model, "version": version}.items() if value}
+    condition = " and ".join(f"{name} = ?" for name in filters) or "true"
+    last = f"select model, version, max(session) from evidence where {condition} group by model, version"  # noqa: S608 - no value is in the text
     return ledger.records(
-        EvidenceRecord, f"{where} and (model, version, session) in ({last})", [*given.values(), *given.values()]
+        EvidenceRecord, f"{condition} and (model, version, session) in ({last})", [*filters.values(), *filters.values()]
     )
 
 
@@ -131,14 +131,14 @@ def _encode_state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | Non
 _OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective = 1 and f.as_of >= ?"
 
 
-def _read_shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
+def _read_shares(ledger: Ledger, subject: ModelVersion, index: int, horizon: int, first_session: int) -> DailyShares:
     """The outcomes of each date inside the band, at one horizon."""
     columns = ledger.numbers(
         "select f.as_of, count(*), sum(coalesce(s.is_inside, 0)), count(*) - count(s.is_inside), "  # noqa: S608 - no value in it
-        f"max(cast(substr(f.target_sessions, {2 + 10 * place}, 8) as integer)) from forecast f "
+        f"max(cast(substr(f.target_sessions, {2 + 10 * index}, 8) as integer)) from forecast f "
         "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (horizon, *subject, since),
+        (horizon, *subject, first_session),
     )
     dates, symbols, inside, unknown, sessions = columns.astype(np.int32).T
     is_due = sessions <= ledger.last_session
@@ -157,7 +157,7 @@ def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, level
 
 
 def _read_daily_losses(
-    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
+    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, first_session: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
     theirs_daily, ours_daily = ledger.numbers(
@@ -167,6 +167,6 @@ def _read_daily_losses(
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         "join score t on t.forecast = g.id and t.horizon = s.horizon and t.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (*theirs, horizon, *ours, since),
+        (*theirs, horizon, *ours, first_session),
     ).T
     return theirs_daily, ours_daily

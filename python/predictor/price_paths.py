@@ -518,13 +518,13 @@ def _impose_marginals(
             corrections[order[:, s], s, h + 1] = sorted_values - values[order[:, s], s]
     nodes = np.array((0, *horizons))
     days = np.arange(1, raw.shape[2] + 1)
-    left = np.clip(np.searchsorted(nodes, days, side="right") - 1, 0, len(nodes) - 2)
-    share = (days - nodes[left]) / (nodes[left + 1] - nodes[left])
-    return raw + corrections[:, :, left] * (1 - share) + corrections[:, :, left + 1] * share
+    segments = np.clip(np.searchsorted(nodes, days, side="right") - 1, 0, len(nodes) - 2)
+    share = (days - nodes[segments]) / (nodes[segments + 1] - nodes[segments])
+    return raw + corrections[:, :, segments] * (1 - share) + corrections[:, :, segments + 1] * share
 
 
 def _stretch(sample: FloatArray, sample_quantiles: FloatArray, values: FloatArray) -> FloatArray:
-    """Stretch a sorted sample so that its quantiles [Q] `known` become `values`.
+    """Stretch a sorted sample so that its quantiles [Q] `sample_quantiles` become `values`.
 
     Beyond the outer quantiles, it is stretched by their distance.
     """
@@ -533,7 +533,7 @@ def _stretch(sample: FloatArray, sample_quantiles: FloatArray, values: FloatArra
         if sample_quantiles[-1] > sample_quantiles[0]
         else 1.0
     )
-    below = values[0] + outer * (sample - sample_quantiles[0])
-    above = values[-1] + outer * (sample - sample_quantiles[-1])
+    low_tail = values[0] + outer * (sample - sample_quantiles[0])
+    high_tail = values[-1] + outer * (sample - sample_quantiles[-1])
     inside = np.interp(sample, sample_quantiles, values)
-    return np.where(sample < sample_quantiles[0], below, np.where(sample > sample_quantiles[-1], above, inside))
+    return np.where(sample < sample_quantiles[0], low_tail, np.where(sample > sample_quantiles[-1], high_tail, inside))

@@ -253,7 +253,7 @@ class Pipeline:
         """
         axis = np.concatenate([bars.sessions, self.following(int(bars.sessions[-1]))])
         if series is None:
-            blocks = [self.normaliser.series(self.target, few) for _, few in bars.adjusted_blocks()]
+            blocks = [self.normaliser.series(self.target, part) for _, part in bars.adjusted_blocks()]
             series = tuple(map(np.concatenate, zip(*blocks, strict=True)))
         if observed is None:
             shape = (*bars.close.shape, len(self.features.features.observed))
@@ -277,8 +277,8 @@ class Pipeline:
         Raises:
             CovariateMissingError: a covariate that the features read is missing.
         """
-        for rows, few in bars.adjusted_blocks():
-            yield self.features.observed(few, {name: values[rows] for name, values in covariates.observed.items()})
+        for rows, part in bars.adjusted_blocks():
+            yield self.features.observed(part, {name: values[rows] for name, values in covariates.observed.items()})
 
     def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
         """Compute the inputs of the last encoder, from only the bars that it depends on.

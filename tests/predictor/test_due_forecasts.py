@@ -371,7 +371,7 @@ def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
     ledger.add_bars(LONG)
     score_due_forecasts(ledger)
     since = LONG.sessions.tolist()[250]
-    records = assess_model(ledger, ModelVersion("one", 1), [ModelVersion("two", 1)], since=since)
+    records = assess_model(ledger, ModelVersion("one", 1), [ModelVersion("two", 1)], first_session=since)
     assert [record.state["days"] for record in records] == [50, 50, 50]
     mean = "select avg(pinball) from score join forecast f on f.id = forecast where model = ? and as_of >= ?"
     ours, theirs = (float(ledger.numbers(mean, (model, since))[0, 0]) for model in ("one", "two"))

@@ -18,7 +18,7 @@ from predictor.forecast import Forecast
 from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Predictor
 from predictor.registry import LazyModel, Registry, load_model, model_loader, set_alias
-from predictor.registry.model_loader import Stored
+from predictor.registry.model_loader import StoredVersion
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 ASKED = Instance(input=recent_bars("AAPL"))
@@ -46,7 +46,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     built: list[tuple[str, int]] = []
     build = model_loader.build
 
-    def counted(stored: Stored, identity: tuple[str, int], runtime: model_loader.Runtime) -> Predictor:
+    def counted(stored: StoredVersion, identity: tuple[str, int], runtime: model_loader.Runtime) -> Predictor:
         built.append(identity)
         return build(stored, identity, runtime)
 

@@ -42,8 +42,8 @@ class ForecastFilter:
             "as_of <= ?": self.last_session,
             "role = any(?)": [str(role) for role in self.roles],
         }
-        given = {condition: value for condition, value in conditions.items() if value}
-        return " and ".join(given) or "true", list(given.values())
+        filters = {condition: value for condition, value in conditions.items() if value}
+        return " and ".join(filters) or "true", list(filters.values())
 
 
 class RecordedOutcome(NamedTuple):
@@ -63,10 +63,10 @@ class RecordedForecast(NamedTuple):
 
 def read_outcomes(ledger: Ledger, forecasts: Sequence[ForecastRecord]) -> list[RecordedForecast]:
     """Read the outcomes of forecasts, in the same order."""
-    where, numbers = "forecast = any(?)", [forecast.number for forecast in forecasts]
-    labels = ledger.records(Label, where, (numbers,))  # first, so that each one's score is there, too
+    condition, numbers = "forecast = any(?)", [forecast.number for forecast in forecasts]
+    labels = ledger.records(Label, condition, (numbers,))  # first, so that each one's score is there, too
     scores = {
-        (score.forecast, score.horizon, score.revision): score for score in ledger.records(Score, where, (numbers,))
+        (score.forecast, score.horizon, score.revision): score for score in ledger.records(Score, condition, (numbers,))
     }
     outcomes: defaultdict[int, list[RecordedOutcome]] = defaultdict(list)
     for label in sorted(labels, key=lambda label: (label.horizon, label.revision)):
@@ -79,41 +79,41 @@ def read_outcomes(ledger: Ledger, forecasts: Sequence[ForecastRecord]) -> list[R
 class ForecastListing:
     """The forecasts of a filter that are recorded now, oldest first."""
 
-    def __init__(self, ledger: Ledger, chosen: ForecastFilter) -> None:
+    def __init__(self, ledger: Ledger, selection: ForecastFilter) -> None:
         self._ledger = ledger
-        self._where, self._values = chosen.condition
-        days = (chosen.first_session, chosen.last_session or LATEST)
+        self._condition, self._values = selection.condition
+        days = (selection.first_session, selection.last_session or LATEST)
         span = "select min(id) as first, max(id) as last from forecast where as_of between ? and ?"
         bounds = ledger.query(span, days)[0]
         self._first, self._last = (bounds["first"] or 1) - 1, bounds["last"] or 0
-        self._missing = chosen.newest
+        self._missing_count = selection.newest
         """Forecasts whose number is still searched for, backwards from the last one."""
-        self._place = self._last if chosen.newest else self._first
+        self._position = self._last if selection.newest else self._first
         """The number of the row before the next one."""
 
     @property
     def is_done(self) -> bool:
         """Whether all parts were read."""
-        return not self._missing and self._place >= self._last
+        return not self._missing_count and self._position >= self._last
 
     def read_part(self) -> list[RecordedForecast]:
         """Read the next part; empty if the searched rows hold no such forecast."""
-        if self._missing:
-            begin = max(self._first, self._place - _WINDOW)
+        if self._missing_count:
+            begin = max(self._first, self._position - _WINDOW)
             rows = self._ledger.query(
-                f"select id from forecast where id > ? and id <= ? and {self._where} order by id desc limit ?",  # noqa: S608 - as above
-                (begin, self._place, *self._values, self._missing),
+                f"select id from forecast where id > ? and id <= ? and {self._condition} order by id desc limit ?",  # noqa: S608 - as above
+                (begin, self._position, *self._values, self._missing_count),
             )
-            self._missing -= len(rows)
-            self._place = begin if self._missing else rows[-1]["id"] - 1
-            if self._place == self._first:
-                self._missing = 0
+            self._missing_count -= len(rows)
+            self._position = begin if self._missing_count else rows[-1]["id"] - 1
+            if self._position == self._first:
+                self._missing_count = 0
             return []
-        end = min(self._last, self._place + _WINDOW)
+        end = min(self._last, self._position + _WINDOW)
         forecasts = self._ledger.records(
             ForecastRecord,
-            f"id in (select id from forecast where id > ? and id <= ? and {self._where} order by id limit ?)",  # noqa: S608 - no value is in the text
-            (self._place, end, *self._values, PART),
+            f"id in (select id from forecast where id > ? and id <= ? and {self._condition} order by id limit ?)",  # noqa: S608 - no value is in the text
+            (self._position, end, *self._values, PART),
         )
-        self._place = forecasts[-1].number if len(forecasts) == PART else end
+        self._position = forecasts[-1].number if len(forecasts) == PART else end
         return read_outcomes(self._ledger, forecasts)

@@ -177,16 +177,16 @@ class Ledger:
                     batch.add(schema.TABLE_OF[kind], schema.list_columns(kind), map(schema.encode_row, group))
         return batch.rows
 
-    def records(self, kind: type[RecordT], where: str = "true", values: Sequence[object] = ()) -> list[RecordT]:
+    def records(self, kind: type[RecordT], condition: str = "true", values: Sequence[object] = ()) -> list[RecordT]:
         """Read the records of a kind in the order in which they were written.
 
         Args:
             kind: such as `ForecastRecord`.
-            where: a SQL condition on the table's columns, such as `model = ? and role = any(?)`.
+            condition: a SQL condition on the table's columns, such as `model = ? and role = any(?)`.
             values: the values for its placeholders; a list for `any`.
         """
         table = schema.TABLE_OF[kind]
-        rows = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
+        rows = self._store.rows(f"select * from {table} where {condition} order by id", values)  # noqa: S608
         return [record_of(kind, row) for row in rows]
 
     def query(self, statement: str, values: Sequence[object] = ()) -> Sequence[LedgerRow]:
@@ -272,11 +272,11 @@ class Ledger:
             known.bars[symbol] = _select_newest_bars([known.bars[symbol], *parts] if symbol in known.bars else parts)
         known.row = rows[-1]["id"] if rows else known.row
         ends = {symbol: int(np.searchsorted(days, last, "right")) for symbol, (days, _) in known.bars.items()}
-        until = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
+        past = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
         names = tuple(sorted(symbol for symbol, end in ends.items() if end))
         if universe is None or not names:
             raise BarsError(f"{self.address}: the ledger has no bars until {format_date(last)}")
-        return _build_panel(universe, until, names)
+        return _build_panel(universe, past, names)
 
     @property
     def last_session(self) -> int:
@@ -292,15 +292,15 @@ class Ledger:
 
     def _check_universe(self, batch: OpenBatch, panel: BarPanel) -> None:
         """Refuse bars of another universe; the first bars of a ledger define its universe."""
-        stored = self._read_universe()
+        base = self._read_universe()
         universe = _Universe(panel.calendar, panel.currency, panel.columns)
-        if stored is not None:
-            for what, ours, theirs in zip(("calendar", "currency"), stored, universe, strict=False):
+        if base is not None:
+            for name, ours, theirs in zip(("calendar", "currency"), base, universe, strict=False):
                 if ours and theirs and ours != theirs:
-                    self._refuse(f"the {what} is {theirs}, but that of the ledger is {ours}")
-            if stored.columns != universe.columns:
+                    self._refuse(f"the {name} is {theirs}, but that of the ledger is {ours}")
+            if base.columns != universe.columns:
                 self._refuse(
-                    f"the columns are {', '.join(universe.columns)}, but the ledger has {', '.join(stored.columns)}"
+                    f"the columns are {', '.join(universe.columns)}, but the ledger has {', '.join(base.columns)}"
                 )
             newest = self._store.rows(
                 "select distinct symbol from bar where last_session = (select max(last_session) from bar)"
@@ -309,10 +309,8 @@ class Ledger:
             lost = sorted(expected.difference(panel.symbols))
             if len(lost) > _MIN_COMMON_SHARE * len(expected):
                 self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {format_names(lost)}")
-            universe = _Universe(
-                stored.calendar or universe.calendar, stored.currency or universe.currency, stored.columns
-            )
-        if stored != universe:
+            universe = _Universe(base.calendar or universe.calendar, base.currency or universe.currency, base.columns)
+        if base != universe:
             row = (universe.calendar, universe.currency, json.dumps(universe.columns))
             batch.add("universe", ("calendar", "currency", "columns"), [row])
 
@@ -408,10 +406,10 @@ class Ledger:
             raise ConfigurationError(f"the table {table} has no symbol and no as_of; filter it by model only")
         conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": parse_date_number(since) if since else 0}
         filters = {condition: value for condition, value in conditions.items() if value}
-        where = " and ".join(filters) or "true"
+        condition = " and ".join(filters) or "true"
         if table is LedgerTable.FORECASTS:
-            return list_forecast_columns(self.records(ForecastRecord, where, list(filters.values())))
-        names, rows = self._store.table(_QUERIES[table].format(where), list(filters.values()))
+            return list_forecast_columns(self.records(ForecastRecord, condition, list(filters.values())))
+        names, rows = self._store.table(_QUERIES[table].format(condition), list(filters.values()))
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
@@ -436,9 +434,9 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
 }
 
 
-def list_forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
+def list_forecast_columns(forecasts: Sequence[ForecastRecord]) -> dict[str, list[object]]:
     """One row per forecast and horizon, with a column per quantile."""
-    rows = [(forecast, h) for forecast in found for h in range(len(forecast.horizons))]
+    rows = [(forecast, h) for forecast in forecasts for h in range(len(forecast.horizons))]
     columns: dict[str, list[object]] = {
         "forecast": [forecast.number for forecast, _ in rows],
         "forecast_id": [forecast.forecast_id for forecast, _ in rows],
@@ -453,7 +451,7 @@ def list_forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[obj
         "target_kind": [forecast.target_kind for forecast, _ in rows],
         "is_prospective": [forecast.is_prospective for forecast, _ in rows],
     }
-    for level in sorted({level for forecast in found for level in forecast.quantiles}):
+    for level in sorted({level for forecast in forecasts for level in forecast.quantiles}):
         columns[f"q{level:g}"] = [
             float(forecast.values[h, forecast.quantiles.index(level)]) if level in forecast.quantiles else None  # noqa: PD011
             for forecast, h in rows

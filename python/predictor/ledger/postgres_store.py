@@ -90,12 +90,12 @@ def _expect_progress(steps: PQGen[_Result]) -> PQGen[_Result]:
     try:
         waits_for = next(steps)
         while True:
-            ready = yield waits_for
-            if ready:
+            readiness = yield waits_for
+            if readiness:
                 last = time.monotonic()
             elif time.monotonic() - last > _SILENCE_SECONDS:
                 raise _SilentServerError(f"no answer for {_SILENCE_SECONDS:g} seconds")
-            waits_for = steps.send(ready)
+            waits_for = steps.send(readiness)
     except StopIteration as end:
         return end.value
 
@@ -201,9 +201,9 @@ class PostgresStore(LedgerStore):
         if mark is None:
             problem = "the database holds no ledger; correct the address, or run `quantra daily`, which makes one"
         elif mark.startswith(_MARK):
-            written = mark.removeprefix(_MARK)
-            advice = "update Quantra" if int(written) > VERSION else "move it away to begin a new one"
-            problem = f"its schema is {written}, but this version of Quantra reads {VERSION}; {advice}"
+            found_version = mark.removeprefix(_MARK)
+            advice = "update Quantra" if int(found_version) > VERSION else "move it away to begin a new one"
+            problem = f"its schema is {found_version}, but this version of Quantra reads {VERSION}; {advice}"
         else:
             problem = "its table `ledger` is not of a ledger; give the address of another database"
         raise self._make_error(problem)

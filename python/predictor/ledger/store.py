@@ -199,25 +199,27 @@ class LedgerStore(ABC):
             return ""
 
     def _verify(self, receipt: Receipt | None) -> Verification:
-        good, rows, problem = Receipt(0, self._origin.hex()), 0, ""
+        last_receipt, rows, problem = Receipt(0, self._origin.hex()), 0, ""
         readers = [(table, _RowReader(self._read_table(table))) for table in TABLES]
-        kept = receipt is None
+        has_receipt = receipt is None
         links = self._stream("select batch, made_at, rows, previous, hash from chain order by batch")
         for batch, made_at, recorded_rows, previous, recorded in links:
-            digest = _BatchDigest(bytes.fromhex(good.hash), batch, made_at)
+            digest = _BatchDigest(bytes.fromhex(last_receipt.hash), batch, made_at)
             for table, reader in readers:
                 digest.add(table, reader.of_batch(batch))
-            is_next = batch == good.batch + 1 and previous == bytes.fromhex(good.hash)
+            is_next = batch == last_receipt.batch + 1 and previous == bytes.fromhex(last_receipt.hash)
             if not is_next or (digest.value(), digest.rows) != (recorded, recorded_rows):
                 problem = f"batch {batch} was changed after it was recorded"
                 break
-            good, rows = Receipt(batch, recorded.hex()), rows + digest.rows
-            kept = kept or receipt == good
+            last_receipt, rows = Receipt(batch, recorded.hex()), rows + digest.rows
+            has_receipt = has_receipt or receipt == last_receipt
         if not problem and any(reader.has_more() for _, reader in readers):
-            problem = f"there are rows after batch {good.batch}, which no batch recorded"
-        if not problem and not kept:
-            problem = f"the receipt {receipt} is not in the chain, which ends at {good}: batches were cut or replaced"
-        return Verification(receipt=good, rows=rows, problem=problem or self._find_damage())
+            problem = f"there are rows after batch {last_receipt.batch}, which no batch recorded"
+        if not problem and not has_receipt:
+            problem = (
+                f"the receipt {receipt} is not in the chain, which ends at {last_receipt}: batches were cut or replaced"
+            )
+        return Verification(receipt=last_receipt, rows=rows, problem=problem or self._find_damage())
 
 
 @final
@@ -230,15 +232,15 @@ class OpenBatch:
         self.first_ids: dict[str, int] = {}
         """The id that the first row of each written table has."""
         self._next_ids: dict[str, int] = {}
-        self._given: dict[str, list[Sequence[Any]]] = {}
+        self._given_rows: dict[str, list[Sequence[Any]]] = {}
         self._store = store
 
     def stored_rows(self, table: str) -> Iterator[tuple[Any, ...]] | None:
         """The stored rows of a table, if they are known without reading them: all were given, and none was skipped."""
-        given = self._given.get(table)
-        if given is None:
+        rows = self._given_rows.get(table)
+        if rows is None:
             return None
-        return ((number, self.number, *row) for number, row in enumerate(given, self.first_ids[table]))
+        return ((number, self.number, *row) for number, row in enumerate(rows, self.first_ids[table]))
 
     def add(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         """Insert rows, each with its id and the batch's number, but those that are recorded; returns how many are new.
@@ -249,7 +251,7 @@ class OpenBatch:
         if table not in self.first_ids:
             self.first_ids[table] = self._next_ids[table] = self._store.number(f"select max(id) from {table}") + 1  # noqa: S608
             if table in STORED_AS_GIVEN:
-                self._given[table] = []
+                self._given_rows[table] = []
         names = ", ".join(f'"{name}"' for name in ("id", "batch", *columns))
         places = f"({', '.join('?' * (len(columns) + 2))})"
         remaining, before = iter(rows), self.rows
@@ -261,9 +263,9 @@ class OpenBatch:
             new = self._store.execute(statement, values).rowcount
             self.rows += new
             if new < len(part):
-                self._given.pop(table, None)
-            elif table in self._given:
-                self._given[table] += part
+                self._given_rows.pop(table, None)
+            elif table in self._given_rows:
+                self._given_rows[table] += part
         return self.rows - before
 
 

@@ -84,7 +84,7 @@ class DateReader:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self._read: dict[tuple[bytes, str, str, bool], _CachedDates] = {}
+        self._cache: dict[tuple[bytes, str, str, bool], _CachedDates] = {}
 
     def read(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
         """Read and check the dates of an instance's bars; `now` has a time zone.
@@ -94,9 +94,9 @@ class DateReader:
             TooFewBarsError, NoUsableSymbolError: the bars are too short for every symbol.
         """
         key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy.value, instance.allow_incomplete_last_bar)
-        read = self._read.get(key)
-        if read is not None and now.tzinfo is not None and now >= read.now:
-            return read.dates
+        entry = self._cache.get(key)
+        if entry is not None and now.tzinfo is not None and now >= entry.now:
+            return entry.dates
         pipeline = self.pipeline
         sessions = _choose_sessions(pipeline, bars, instance, now)
         last, following = int(sessions[-1]), pipeline.following(int(sessions[-1]))
@@ -111,36 +111,36 @@ class DateReader:
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
             warnings=_find_warnings(pipeline, bars.sessions),
         )
-        if len(self._read) >= MAX_CACHED:
-            self._read.clear()
-        self._read[key] = _CachedDates(dates, now)
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        self._cache[key] = _CachedDates(dates, now)
         return dates
 
 
-def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: datetime) -> None:
+def check_age(calendar: SessionCalendar, as_of: int, limit: int | None, now: datetime) -> None:
     """Reject an instance whose last session is older than the caller allows.
 
     Args:
         calendar: the model's calendar.
         as_of: the last session, yyyymmdd; 0 = unknown.
-        most: most sessions that may have closed since; None = any number.
+        limit: most sessions that may have closed since; None = any number.
         now: the present, with a time zone.
 
     Raises:
         BarsStaleError: more sessions have closed, or their number is unknown.
         CalendarEndedError: the calendar does not cover today.
     """
-    if most is None:
+    if limit is None:
         return
     if not as_of:
         raise BarsStaleError(
-            f"as_of_session is 0, so the window's age is unknown, and at most {most} sessions may have closed since; "
+            f"as_of_session is 0, so the window's age is unknown, and at most {limit} sessions may have closed since; "
             "send the session of the last row",
-            metadata={"most": str(most)},
+            metadata={"most": str(limit)},
         )
     have = calendar.closed_since(as_of, now)
-    if have > most:
-        raise BarsStaleError.of(as_of, have=have, limit=most)
+    if have > limit:
+        raise BarsStaleError.of(as_of, have=have, limit=limit)
 
 
 def drop_wrong_sessions(
@@ -153,39 +153,39 @@ def drop_wrong_sessions(
         if no symbol has such a bar, no session would be left, or more than half have one: then the whole panel may be
         read wrongly.
     """
-    wrong, present = _find_wrong_sessions(pipeline, instance, bars.sessions, now), bars.present
-    is_refused = np.logical_or.reduce(present[:, wrong], axis=1)
-    if wrong.all() or 2 * np.count_nonzero(is_refused) > len(bars.symbols):
+    is_wrong, present = _find_wrong_sessions(pipeline, instance, bars.sessions, now), bars.present
+    is_refused = np.logical_or.reduce(present[:, is_wrong], axis=1)
+    if is_wrong.all() or 2 * np.count_nonzero(is_refused) > len(bars.symbols):
         return bars, {}
     errors: dict[str, QuantraError] = {}
     for row in np.flatnonzero(is_refused).tolist():
-        symbol, own = bars.symbols[row], bars.sessions[present[row]]
+        symbol, symbol_sessions = bars.symbols[row], bars.sessions[present[row]]
         try:
-            check_past((symbol,), own, np.ones((1, len(own))), now.date())
-            _check_calendar(pipeline, own, instance, now, symbol=symbol)
+            check_past((symbol,), symbol_sessions, np.ones((1, len(symbol_sessions))), now.date())
+            _check_calendar(pipeline, symbol_sessions, instance, now, symbol=symbol)
         except (BarsError, BarIncompleteError) as error:
             errors[symbol] = error.without_frames()
     cells = np.repeat(is_refused[:, None], len(bars.sessions), axis=1)
-    return bars.without_cells(cells).without_sessions(bars.sessions[wrong].tolist()), errors
+    return bars.without_cells(cells).without_sessions(bars.sessions[is_wrong].tolist()), errors
 
 
-def _find_wrong_sessions(pipeline: Pipeline, instance: Instance, sent: NDArray[np.int32], now: datetime) -> BoolArray:
+def _find_wrong_sessions(pipeline: Pipeline, instance: Instance, days: NDArray[np.int32], now: datetime) -> BoolArray:
     calendar = pipeline.calendar
-    wrong = sent > find_latest_day(now.date())
+    is_wrong = days > find_latest_day(now.date())
     if not calendar.is_exchange:
-        return wrong
-    while not wrong.all() and len(unexpected := calendar.unexpected(sent[~wrong][-pipeline.bars_needed :])):
-        wrong |= np.isin(sent, unexpected)  # which makes room for earlier sessions
+        return is_wrong
+    while not is_wrong.all() and len(unexpected := calendar.unexpected(days[~is_wrong][-pipeline.bars_needed :])):
+        is_wrong |= np.isin(days, unexpected)  # which makes room for earlier sessions
     if not instance.allow_incomplete_last_bar:
-        for at in np.flatnonzero(~wrong)[::-1].tolist():
-            if calendar.is_complete(int(sent[at]), now):
+        for position in np.flatnonzero(~is_wrong)[::-1].tolist():
+            if calendar.is_complete(int(days[position]), now):
                 break
-            wrong[at] = True
-    return wrong
+            is_wrong[position] = True
+    return is_wrong
 
 
 def _check_calendar(
-    pipeline: Pipeline, sent: NDArray[np.int32], instance: Instance, now: datetime, *, symbol: str = ""
+    pipeline: Pipeline, sessions: NDArray[np.int32], instance: Instance, now: datetime, *, symbol: str = ""
 ) -> None:
     """Check that bars are on closed sessions of the exchange, if the model has one.
 
@@ -193,7 +193,7 @@ def _check_calendar(
         BarsError: A session that the model reads is not one of the calendar.
         BarIncompleteError: The last session has not closed yet.
     """
-    calendar, recent, last = pipeline.calendar, sent[-pipeline.bars_needed :], int(sent[-1])
+    calendar, recent, last = pipeline.calendar, sessions[-pipeline.bars_needed :], int(sessions[-1])
     if not calendar.is_exchange:
         return
     name = f"{symbol}: " if symbol else ""
@@ -210,15 +210,15 @@ def _check_calendar(
 
 def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
-    calendar, sent = pipeline.calendar, bars.sessions
-    check_past(bars.symbols, sent, bars.close, now.date())
+    calendar, sessions = pipeline.calendar, bars.sessions
+    check_past(bars.symbols, sessions, bars.close, now.date())
     if not calendar.is_exchange:
         check_length(pipeline, bars)
-        return pipeline.recent_sessions(sent, bars.symbols)
+        return pipeline.recent_sessions(sessions, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
-    _check_calendar(pipeline, sent, instance, now)
-    recent = sent[-pipeline.bars_needed :]
+    _check_calendar(pipeline, sessions, instance, now)
+    recent = sessions[-pipeline.bars_needed :]
     missing = recent[:0] if calendar.is_gapless(recent) else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         lacks_weekends = is_weekend(missing).any() and not is_weekend(recent).any()
@@ -242,18 +242,18 @@ def _find_positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexAr
     return np.where(have.take(positions, mode="clip") == want, positions, -1)
 
 
-def _find_warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:
+def _find_warnings(pipeline: Pipeline, sessions: NDArray[np.int32]) -> tuple[str, ...]:
     if pipeline.calendar.is_exchange:
         return ()
-    if len(sent) >= pipeline.encoder_length:
+    if len(sessions) >= pipeline.encoder_length:
         return (NO_EXCHANGE_WARNING,)
     return (
         NO_EXCHANGE_WARNING,
-        GUESSED_SESSIONS_WARNING.format(first=format_date(int(sent[0])), encoder=pipeline.encoder_length),
+        GUESSED_SESSIONS_WARNING.format(first=format_date(int(sessions[0])), encoder=pipeline.encoder_length),
     )
 
 
 def _format_days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
     """Format up to five dates in ISO form."""
-    shown = [format_date(int(session)) for session in sessions[:5]]
-    return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004
+    days = [format_date(int(session)) for session in sessions[:5]]
+    return ", ".join(days) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

@@ -137,10 +137,10 @@ class JointPreparation:
             if (error := self._find_input_error(instance)) is not None:
                 errors[k] = error
         for index, preparation in self._preparations.items():
-            left = [k for k in range(len(instances)) if k not in errors]
-            reduced = [_select_covariates(preparation.pipeline, instances[k]) for k in left]
+            indices = [k for k in range(len(instances)) if k not in errors]
+            reduced = [_select_covariates(preparation.pipeline, instances[k]) for k in indices]
             prepared = preparation.prepare_each(reduced, now, deadline)
-            for k, result in zip(left, prepared, strict=True):
+            for k, result in zip(indices, prepared, strict=True):
                 if isinstance(result, QuantraError):
                     errors[k] = result
                 else:
@@ -180,20 +180,20 @@ def _select_covariates(pipeline: Pipeline, instance: Instance) -> Instance:
 
 def merge_by_name(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     """Merge the groups; keeps the first item of each name, in order of appearance."""
-    named: dict[str, NamedT] = {}
+    item_by_name: dict[str, NamedT] = {}
     for group in groups:
         for item in group:
-            named.setdefault(item.name, item)
-    return tuple(named.values())
+            item_by_name.setdefault(item.name, item)
+    return tuple(item_by_name.values())
 
 
-def identify_members(identity: ModelIdentity, stored: StoredEnsemble) -> dict[str, ModelIdentity]:
+def identify_members(identity: ModelIdentity, ensemble: StoredEnsemble) -> dict[str, ModelIdentity]:
     """Return the identity of each member, in manifest order."""
     return {
         name: ModelIdentity(
-            name=f"{identity.name}/{name}", version=identity.version, weights_hash=stored.members[name].weights_hash
+            name=f"{identity.name}/{name}", version=identity.version, weights_hash=ensemble.members[name].weights_hash
         )
-        for name in stored.manifest.members
+        for name in ensemble.manifest.members
     }
 
 
@@ -288,13 +288,15 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         """What the forecasts depend on besides the members' forecasts."""
 
     @classmethod
-    def assemble(cls, identity: ModelIdentity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
+    def assemble(
+        cls, identity: ModelIdentity, ensemble: StoredEnsemble, *, device: torch.device, max_rows: int
+    ) -> Self:
         """Build every member from its artifact."""
         members = {
-            name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
-            for name, own in identify_members(identity, stored).items()
+            name: Model.assemble(member, ensemble.members[name].artifact, device=device, max_rows=max_rows)
+            for name, member in identify_members(identity, ensemble).items()
         }
-        return cls(identity, stored.manifest, members)
+        return cls(identity, ensemble.manifest, members)
 
     @property
     def bars_needed(self) -> int:
@@ -342,12 +344,12 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
         warnings = (NOT_ADDITIVE, *prepared.warnings) if method == OCCLUSION else prepared.warnings
-        (forecast,), shown = self.forecast([prepared], deadline), prepared.only(complete.symbols)
+        (forecast,), selection = self.forecast([prepared], deadline), prepared.only(complete.symbols)
         return tuple(
             combine_attributions(
                 self.identity,
                 dict(zip(self.members, answers, strict=True)),
-                self._predict_point(target, forecast, shown, query.tolerance),
+                self._predict_point(target, forecast, selection, query.tolerance),
                 warnings,
                 self._skill,
             )
@@ -407,16 +409,16 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         )
 
     def _predict_point(
-        self, target: TargetPoint, forecast: Forecast, shown: JointlyPrepared, tolerance: float
+        self, target: TargetPoint, forecast: Forecast, selection: JointlyPrepared, tolerance: float
     ) -> JointPrediction:
         """Compute the joint prediction for the requested symbols."""
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
-        floor = GAP_FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
-        rows = find_indices(shown.symbols, forecast.symbols)
+        floor = GAP_FLOOR * self.manifest.target.spread[h] * selection.scale[:, h]
+        rows = find_indices(selection.symbols, forecast.symbols)
         return JointPrediction(
             values=forecast.values[rows, h, q],
             floor=floor,
             tolerance=tolerance,
             weights=tuple(row[q] for row in self.manifest.weights),
-            refusals=shown.refusals,
+            refusals=selection.refusals,
         )

@@ -44,8 +44,8 @@ def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray],
         scale: [N, H] mean of the members' window volatilities.
     """
     unit = scale * manifest.target.spread
-    moved = average_quantiles(manifest, members) + unit[..., None] * np.array(manifest.conformal.offsets)
-    return remove_crossings_in_place(moved, find_anchor_index(manifest.quantiles))
+    quantiles = average_quantiles(manifest, members) + unit[..., None] * np.array(manifest.conformal.offsets)
+    return remove_crossings_in_place(quantiles, find_anchor_index(manifest.quantiles))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -183,8 +183,8 @@ class Model(TwoStagePredictor[PreparedInstance]):
 
     def add_network_warnings(self, prepared: PreparedInstance) -> PreparedInstance:
         """Add this network's warnings."""
-        own = tuple(self.runner.warnings(prepared))
-        return prepared.with_warnings((*prepared.warnings, *own)) if own else prepared
+        warnings = tuple(self.runner.warnings(prepared))
+        return prepared.with_warnings((*prepared.warnings, *warnings)) if warnings else prepared
 
     def forecast(self, prepared: Sequence[PreparedInstance], deadline: Deadline = NEVER) -> list[Forecast]:
         """Forecast several instances; a row-wise network computes all of them in one pass.
@@ -256,8 +256,8 @@ class Model(TwoStagePredictor[PreparedInstance]):
         features, target = self.pipeline.features, self.manifest.target
         internals = [() if weights is None else build_internals(weights, features, target, h) for h, _ in points]
         return tuple(
-            build_attribution(source, prepared, target, contributions, query.detail, own)
-            for target, contributions, own in zip(targets, explained, internals, strict=True)
+            build_attribution(source, prepared, target, contributions, query.detail, point_internals)
+            for target, contributions, point_internals in zip(targets, explained, internals, strict=True)
         )
 
     def explain_cost(self, query: ExplanationQuery) -> int:
@@ -367,7 +367,7 @@ def build_internals(internals: Internals, features: FittedFeatures, target: Targ
     variables = (*range(observed), *(observed + k for k in features.known_groups), observed + len(known))
     sessions = tuple("0" if k == 0 else f"{k:+d}" for k in range(1 - length, ahead + 1))
     inputs = InternalAxis.INPUTS
-    every = (
+    entries = (
         (
             "selection of past variables",
             inputs,
@@ -393,7 +393,7 @@ def build_internals(internals: Internals, features: FittedFeatures, target: Targ
     )
     return tuple(
         Internal(name=name, axis=axis, labels=labels, values=sum_groups(weights.double().numpy(), groups, len(labels)))
-        for name, axis, labels, weights, groups in every
+        for name, axis, labels, weights, groups in entries
         if labels
     )
 

@@ -70,10 +70,10 @@ class PreparedBatch(Generic[PreparedT]):
         Raises:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
-        chosen = [self._prepared[index] for index in indices]
-        good = [p for p in chosen if not isinstance(p, QuantraError)]
-        forecasts = iter(self._model.forecast(good, deadline) if good else ())
-        return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in chosen)
+        items = [self._prepared[index] for index in indices]
+        usable_items = [item for item in items if not isinstance(item, QuantraError)]
+        forecasts = iter(self._model.forecast(usable_items, deadline) if usable_items else ())
+        return tuple(item if isinstance(item, QuantraError) else next(forecasts) for item in items)
 
 
 class TwoStagePredictor(ABC, Generic[PreparedT]):
@@ -118,8 +118,8 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
         self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline
     ) -> PreparedBatch[PreparedT]:
         """See `Predictor.prepare_batch`."""
-        read = [instance for instance in instances if not isinstance(instance, QuantraError)]
-        prepared = iter(self.prepare_each(read, now, deadline))
+        valid_instances = [instance for instance in instances if not isinstance(instance, QuantraError)]
+        prepared = iter(self.prepare_each(valid_instances, now, deadline))
         return PreparedBatch(
             self, [instance if isinstance(instance, QuantraError) else next(prepared) for instance in instances]
         )
@@ -268,8 +268,8 @@ def _stack_anchors(prepared: Sequence[PreparedInstance]) -> FloatArray:
     closes = (
         np.full(len(instance.usable), np.nan) if instance.anchor is None else instance.anchor for instance in prepared
     )
-    each = zip(closes, prepared, strict=True)
-    return np.concatenate([close[instance.usable] if instance.refusals else close for close, instance in each])
+    pairs = zip(closes, prepared, strict=True)
+    return np.concatenate([close[instance.usable] if instance.refusals else close for close, instance in pairs])
 
 
 def compute_prices(anchor: FloatArray, returns: FloatArray) -> FloatArray:
@@ -286,8 +286,8 @@ def rank_scores(scores: FloatArray) -> NDArray[np.int32]:
 
 def hash_universe(symbols: Sequence[str], usable: BoolArray) -> str:
     """Hash the usable symbols in alphabetical order: 16 hex digits of a SHA-256; `usable` is [S]."""
-    ranked = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
-    return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
+    names = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
 def build_attribution(

@@ -123,8 +123,8 @@ def stack_bars(aligned_instances: Sequence[AlignedInstance]) -> StackedBars:
     known = panels[0].columns  # of every instance, because they are of one kind
 
     def stack(name: str) -> FloatArray:
-        every = zip(panels, positions, strict=True)
-        parts = [_select_sessions(getattr(bars, name), there, count) for bars, there in every]
+        pairs = zip(panels, positions, strict=True)
+        parts = [_select_sessions(getattr(bars, name), indices, count) for bars, indices in pairs]
         return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
     return StackedBars(
@@ -147,18 +147,18 @@ def stack_covariates(aligned_instances: Sequence[AlignedInstance]) -> Covariates
     first, *others = (aligned.covariates for aligned in aligned_instances)
     if not others or not first.names:
         return first if first.names else NO_COVARIATES
-    every = (first, *others)
+    all_covariates = (first, *others)
 
-    def joined(of: Callable[[Covariates], Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
-        return {name: np.concatenate([of(covariates)[name] for covariates in every]) for name in of(first)}
+    def join(of: Callable[[Covariates], Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
+        return {name: np.concatenate([of(covariates)[name] for covariates in all_covariates]) for name in of(first)}
 
     return Covariates(
-        observed=joined(lambda covariates: covariates.observed),
-        known=joined(lambda covariates: covariates.known),
+        observed=join(lambda covariates: covariates.observed),
+        known=join(lambda covariates: covariates.known),
         future_sessions=first.future_sessions,
-        numbers=joined(lambda covariates: covariates.numbers),
+        numbers=join(lambda covariates: covariates.numbers),
         categories={
-            name: tuple(chain.from_iterable(covariates.categories[name] for covariates in every))
+            name: tuple(chain.from_iterable(covariates.categories[name] for covariates in all_covariates))
             for name in first.categories
         },
     )
@@ -168,12 +168,12 @@ def _select_sessions(values: FloatArray, positions: IndexArray | None, count: in
     """Select the columns [S, B] that a forecast depends on from [S, T]."""
     if positions is None:
         return values if values.shape[1] == count else values[:, -count:]
-    taken = values[:, positions]
-    taken[:, positions < 0] = np.nan
-    return taken
+    columns = values[:, positions]
+    columns[:, positions < 0] = np.nan
+    return columns
 
 
-ReadT = TypeVar("ReadT", AlignedInstance, FeatureWindow)
+InputT = TypeVar("InputT", AlignedInstance, FeatureWindow)
 
 ROWS_AT_ONCE: Final = 256
 """Most symbols of several instances that are computed together.
@@ -215,14 +215,14 @@ class InstancePreparation:
             if isinstance(instance.input, BarPanel):
                 deadline.check()
             try:
-                read = self._read(instance, now)
+                aligned_input = self._read(instance, now)
             except QuantraError as error:
                 prepared[index] = error.without_frames()
                 continue
-            if isinstance(read, FeatureWindow):
-                windows[index] = read
+            if isinstance(aligned_input, FeatureWindow):
+                windows[index] = aligned_input
             else:
-                bars.setdefault(read.kind, {})[index] = read
+                bars.setdefault(aligned_input.kind, {})[index] = aligned_input
         for aligned in bars.values():
             for part in self._split(aligned):
                 deadline.check()
@@ -244,14 +244,14 @@ class InstancePreparation:
             check_age(calendar, to_optional_date_number(instance.input.as_of_session), max_age, now)
         return instance.input
 
-    def _split(self, read: Mapping[int, ReadT]) -> Iterator[dict[int, ReadT]]:
+    def _split(self, inputs: Mapping[int, InputT]) -> Iterator[dict[int, InputT]]:
         """Yield parts of the instances, by index, that are computed together."""
-        part, rows = dict[int, ReadT](), 0
-        for index, instance in read.items():
+        part, rows = dict[int, InputT](), 0
+        for index, instance in inputs.items():
             rows += len(instance.symbols)
             if part and rows > self._rows_at_once:
                 yield part
-                part, rows = dict[int, ReadT](), len(instance.symbols)
+                part, rows = dict[int, InputT](), len(instance.symbols)
             part[index] = instance
         if part:
             yield part
@@ -267,38 +267,38 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the model's.
         TooFewBarsError: every symbol has too few bars.
     """
-    sent, needs = instance.covariates, dates.pipeline.covariates
-    if needs or not sent.is_empty:
-        check_sent(needs, sent)
-        sent.check(len(bars.symbols), bars.sessions)
+    covariates, needs = instance.covariates, dates.pipeline.covariates
+    if needs or not covariates.is_empty:
+        check_sent(needs, covariates)
+        covariates.check(len(bars.symbols), bars.sessions)
     try:
         aligned = _align_bars(instance, bars, dates, now)
     except (BarsError, BarIncompleteError):
-        possible, wrong = drop_wrong_sessions(dates.pipeline, instance, bars, now)
-        if not wrong:
+        possible, date_errors = drop_wrong_sessions(dates.pipeline, instance, bars, now)
+        if not date_errors:
             raise
         aligned = _align_bars(instance, possible, dates, now)
-        aligned = replace(aligned, refusals={**aligned.refusals, **wrong})
-    if not sent.names:
+        aligned = replace(aligned, refusals={**aligned.refusals, **date_errors})
+    if not covariates.names:
         return aligned
-    read = aligned.dates
-    return replace(aligned, covariates=sent.on_sessions(bars.sessions, read.sessions, read.following))
+    bar_dates = aligned.dates
+    return replace(aligned, covariates=covariates.on_sessions(bars.sessions, bar_dates.sessions, bar_dates.following))
 
 
 def _align_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     traded = TradedBars(bars=bars) if instance.accept_suspect_bars else select_traded_bars(bars)
-    read = dates.read(instance, traded.bars, now)
+    bar_dates = dates.read(instance, traded.bars, now)
     idle = {
         symbol: NoUsableSymbolError(
-            f"{symbol}: did not trade on {format_date(read.as_of)}: its bar repeats the close before with a volume of "
-            "0; send it by itself to forecast from its last traded session"
+            f"{symbol}: did not trade on {format_date(bar_dates.as_of)}: its bar repeats the close before with a "
+            "volume of 0; send it by itself to forecast from its last traded session"
         )
         for symbol in traded.idle
     }
     return AlignedInstance(
         instance=instance,
         bars=traded.bars,
-        dates=read,
+        dates=bar_dates,
         covariates=instance.covariates,
         warnings=traded.warnings,
         refusals={**idle, **instance.symbol_errors},
@@ -327,7 +327,7 @@ def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
         warnings=(*aligned.warnings, *notes),
         refusals={
             **aligned.refusals,
-            **{symbol: make_suspect_error(own) for symbol, own in refused.items()},
+            **{symbol: make_suspect_error(symbol_suspects) for symbol, symbol_suspects in refused.items()},
         },
     )
 
@@ -351,8 +351,8 @@ def _compute_together(
     adjusted, faults = adjust_each(stack)
     doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, stack.volume)
     if doubtful.any():
-        before, each = aligned_instances, zip(aligned_instances, stack.rows, strict=True)
-        aligned_instances = [drop_suspect_bars(aligned) if doubtful[rows].any() else aligned for aligned, rows in each]
+        before, parts = aligned_instances, zip(aligned_instances, stack.rows, strict=True)
+        aligned_instances = [drop_suspect_bars(aligned) if doubtful[rows].any() else aligned for aligned, rows in parts]
         if any(after.bars is not first.bars for after, first in zip(aligned_instances, before, strict=True)):
             stack = stack_bars(aligned_instances)
             adjusted, faults = adjust_each(stack)
@@ -367,8 +367,8 @@ def _compute_together(
     anchors = stack.close[:, -1].copy()
     anchors.setflags(write=False)
     prepared: list[PreparedInstance | QuantraError] = []
-    each = zip(aligned_instances, stack.rows, is_plain.tolist(), may_lack_data.tolist(), strict=True)
-    for aligned, rows, has_no_remark, lacks_data in each:
+    parts = zip(aligned_instances, stack.rows, is_plain.tolist(), may_lack_data.tolist(), strict=True)
+    for aligned, rows, has_no_remark, lacks_data in parts:
         if has_no_remark and not aligned.refusals:
             plain = _build_prepared(pipeline, aligned, inputs, rows, anchors[rows], {}, (), may_lack_data=lacks_data)
             prepared.append(plain)
@@ -427,10 +427,10 @@ def _build_prepared(
         keep = torch.from_numpy(usable)
         batch = Inputs(*(group[rows][keep] for group in batch))
         rows = slice(0, len(batch.observed))
-    sent, unknown = aligned.instance.covariates, list[str]()
-    if sent.names:
+    covariates, unknown = aligned.instance.covariates, list[str]()
+    if covariates.names:
         unknown.extend(aligned.covariates.warnings(symbols))
-        unknown.extend(pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories))
+        unknown.extend(pipeline.features.statics.warnings(symbols, covariates.numbers, covariates.categories))
     return PreparedInstance(
         symbols=symbols,
         usable=usable,

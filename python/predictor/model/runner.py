@@ -140,12 +140,12 @@ class PanelRunner:
         nodes, symbols = self._find_nodes(prepared), prepared.usable_symbols
         neighbour_nodes = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
         lacking = (neighbour_nodes >= 0) & (find_members(nodes, self._neighbours)[:, 1:] < 0)
-        without = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
+        affected_symbols = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
         absent = [self._universe[int(node)] for node in neighbour_nodes[lacking].unique()]
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
-        if without:
+        if affected_symbols:
             yield (
-                f"{format_names(without)}: forecast without the neighbours {format_names(absent)}, which are "
+                f"{format_names(affected_symbols)}: forecast without the neighbours {format_names(absent)}, which are "
                 "missing in the panel or have no forecast themselves; send their bars too"
             )
         if strangers:

@@ -195,9 +195,9 @@ def _stack(windows: Sequence[FeatureWindow], name: str) -> NDArray[Any]:
     return np.concatenate([getattr(window, name) for window in windows])
 
 
-def _repeat_levels(sent: FloatArray, horizons: int) -> FloatArray:
+def _repeat_levels(levels: FloatArray, horizons: int) -> FloatArray:
     """Return one level per horizon."""
-    columns = sent.reshape(len(sent), -1)
+    columns = levels.reshape(len(levels), -1)
     return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
 
 
@@ -233,15 +233,15 @@ def _is_within(values: NDArray[np.floating], largest: float) -> bool:
 
 def _check_features(names: tuple[str, ...], ours: tuple[str, ...]) -> None:
     """Check that the caller's feature names match the model's."""
-    known, sent = frozenset(ours), frozenset(names)
-    unknown = [name for name in names if name not in known]
+    known_names, sent_names = frozenset(ours), frozenset(names)
+    unknown = [name for name in names if name not in known_names]
     if unknown:
         raise UnknownFeatureError(
             f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
             metadata={"unknown": ",".join(unknown[:5])},
         )
     if names != ours:
-        missing = [name for name in ours if name not in sent]
+        missing = [name for name in ours if name not in sent_names]
         raise FeatureMismatchError(
             f"the features are in another order than the model's, or some are missing: missing {missing}; "
             f"it reads {list(ours)}",

@@ -256,9 +256,9 @@ def _compute_means(values: FloatArray, known: BoolArray, sessions: Sequence[int]
 
 def check_window(window: int, floor: float, har: Har | None) -> None:
     """Raise ConfigurationError unless the window holds all averages and the floor is a small number above 0."""
-    least = max(har.sessions) if har else 2
-    if not least <= window <= MAX_TAPS:
-        raise ConfigurationError(f"normaliser window is {window} sessions, but must be {least} to {MAX_TAPS}")
+    min_window = max(har.sessions) if har else 2
+    if not min_window <= window <= MAX_TAPS:
+        raise ConfigurationError(f"normaliser window is {window} sessions, but must be {min_window} to {MAX_TAPS}")
     if not 0 < floor < 1:
         raise ConfigurationError(f"normaliser floor is {floor:g}, but must be between 0 and 1")
 

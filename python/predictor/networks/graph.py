@@ -152,8 +152,8 @@ class GraphConfig:
         check_whole("patch", self.patch, MAX_PATCH)
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
-        check_whole("neighbours", self.neighbours, MAX_NEIGHBOURS, least=0)
-        check_whole("frequencies", self.frequencies, MAX_FREQUENCIES, least=0)
+        check_whole("neighbours", self.neighbours, MAX_NEIGHBOURS, min_value=0)
+        check_whole("frequencies", self.frequencies, MAX_FREQUENCIES, min_value=0)
 
 
 class GraphForecaster(nn.Module):
@@ -248,8 +248,8 @@ class GraphForecaster(nn.Module):
         if self.fan is None or self.dominant is None:
             return self._encode(inputs)
         split = self.fan(inputs.observed, inputs.mask)
-        own = self._encode(inputs._replace(observed=split.rest))
-        return own + functional.elu(self.dominant(split.dominant.flatten(1)))
+        state = self._encode(inputs._replace(observed=split.rest))
+        return state + functional.elu(self.dominant(split.dominant.flatten(1)))
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """[N, W] last state of the recurrent encoder over patches of sessions; the first is padded with zeros."""
@@ -312,10 +312,10 @@ class NeighbourAttention(nn.Module):
         there, row = (neighbours >= 0).unsqueeze(-1), neighbours.clamp(min=0)
         query = self.query(state).view(rows, 1, self.heads, -1)
         key = self.key(state).view(rows, self.heads, -1)[row]
-        own = self.value(source).view(rows, self.heads, -1)
+        values = self.value(source).view(rows, self.heads, -1)
         logits = (query * key).sum(-1) / (width // self.heads) ** 0.5 + self.slope * weights.unsqueeze(-1)
         share = logits.masked_fill(~there, NO_NEIGHBOUR_LOGIT).softmax(dim=1) * there
-        return (share.unsqueeze(-1) * (own[row] - own.unsqueeze(1))).sum(1).flatten(1)
+        return (share.unsqueeze(-1) * (values[row] - values.unsqueeze(1))).sum(1).flatten(1)
 
 
 def _make_zero_linear(inputs: int, outputs: int) -> nn.Linear:

@@ -243,10 +243,10 @@ class KronosTokenizer(nn.Module):
         coarse, fine = (self.quant_embed(x) > 0).split(self.bits, dim=-1)
         return _pack_bits(coarse), _pack_bits(fine)
 
-    def decode(self, read: tuple[Tensor, Tensor], sampled: tuple[Tensor, Tensor]) -> Tensor:
+    def decode(self, past_tokens: tuple[Tensor, Tensor], sampled_tokens: tuple[Tensor, Tensor]) -> Tensor:
         """Bars [P, S, 6] of sampled tokens [P, S], which follow the tokens [1, T] that were read."""
-        _, memories = _read_all(self.decoder, self._embed_tokens(read))
-        x, _ = _extend_all(self.decoder, self._embed_tokens(sampled), memories)
+        _, memories = _read_all(self.decoder, self._embed_tokens(past_tokens))
+        x, _ = _extend_all(self.decoder, self._embed_tokens(sampled_tokens), memories)
         return self.head(x)
 
     def _embed_tokens(self, tokens: tuple[Tensor, Tensor]) -> Tensor:
@@ -351,19 +351,19 @@ class KronosModel(nn.Module):
         self.dep_layer = SiblingLayer(width)
         self.head = DualHead(config)
 
-    def sample(self, read: tuple[Tensor, Tensor], stamps: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def sample(self, past_tokens: tuple[Tensor, Tensor], stamps: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Sample P paths.
 
         Args:
-            read: coarse and fine tokens [1, T].
+            past_tokens: coarse and fine tokens [1, T].
             stamps: int64 [T + S, 5] of all sessions.
             noise: [S, 2, P] uniform numbers of the coarse and fine tokens.
 
         Returns:
             Coarse and fine tokens [P, S].
         """
-        length = read[0].shape[1]
-        x, memories = _read_all(self.transformer, self.embedding(*read) + self.time_emb(stamps[:length]))
+        length = past_tokens[0].shape[1]
+        x, memories = _read_all(self.transformer, self.embedding(*past_tokens) + self.time_emb(stamps[:length]))
         states = self.norm(x)
         siblings, last = self.dep_layer.read(states), states[:, -1:]
         sampled: list[Tensor] = []
@@ -396,8 +396,8 @@ def draw_noise(seed: int, *, sessions: int, paths: int) -> FloatArray:
 def choose_tokens(logits: Tensor, noise: Tensor) -> Tensor:
     """Tokens int64 [P] by the inverse of their cumulative probabilities, from logits [P or 1, tokens]."""
     cumulative = logits.softmax(dim=-1).cumsum(dim=-1).expand(len(noise), -1).contiguous()
-    chosen = torch.searchsorted(cumulative, noise[:, None] * cumulative[:, -1:], right=True)[:, 0]
-    return chosen.clamp(max=logits.shape[-1] - 1)
+    tokens = torch.searchsorted(cumulative, noise[:, None] * cumulative[:, -1:], right=True)[:, 0]
+    return tokens.clamp(max=logits.shape[-1] - 1)
 
 
 class KronosForecaster(AdoptedForecaster):
@@ -442,9 +442,9 @@ class KronosForecaster(AdoptedForecaster):
         stamps = torch.cat([known[: len(mask)][present], known[len(mask) : len(mask) + len(noise)]])
         stamps = functional.pad(stamps, (len(STAMP_SIZES) - len(STAMPS), 0))
         center, spread = bars.mean(dim=0), bars.std(dim=0, correction=0) + MIN_SPREAD
-        read = self.tokenizer.encode(((bars - center) / spread).clamp(-CLIP, CLIP)[None])
-        sampled = self.tokenizer.decode(read, self.model.sample(read, stamps, noise))
-        closes = sampled[..., CLOSE] * spread[CLOSE] + center[CLOSE]
+        past_tokens = self.tokenizer.encode(((bars - center) / spread).clamp(-CLIP, CLIP)[None])
+        sampled_bars = self.tokenizer.decode(past_tokens, self.model.sample(past_tokens, stamps, noise))
+        closes = sampled_bars[..., CLOSE] * spread[CLOSE] + center[CLOSE]
         return (closes / bars[-1, CLOSE]).clamp(min=MIN_CLOSE).log()
 
 

@@ -148,10 +148,10 @@ class HorizonContext(nn.Module):
         return self.dropout(self.norm(functional.elu(shared + functional.linear(of_horizon, horizon))))
 
 
-def check_whole(name: str, value: int, most: int, *, least: int = 1) -> None:
-    """Raise ConfigurationError with the setting's name unless it lies between `least` and `most`."""
-    if not least <= value <= most:
-        raise ConfigurationError(f"{name} is {value}, but must be {least} to {most}")
+def check_whole(name: str, value: int, max_value: int, *, min_value: int = 1) -> None:
+    """Raise ConfigurationError with the setting's name unless it lies between `min_value` and `max_value`."""
+    if not min_value <= value <= max_value:
+        raise ConfigurationError(f"{name} is {value}, but must be {min_value} to {max_value}")
 
 
 def check_dropout(dropout: float) -> None:

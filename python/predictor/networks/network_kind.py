@@ -76,13 +76,13 @@ class NetworkKind:
     training: TrainingDefaults = TrainingDefaults()
 
 
-def make_config(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfig:
-    """The kind's default settings, overridden by `given`.
+def make_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
+    """The kind's default settings, overridden by `settings`.
 
     Raises:
         ConfigurationError: a setting is unknown, of another type, or out of range.
     """
-    return read_config(kind, {**list_config_settings(kind.config()), **given})
+    return read_config(kind, {**list_config_settings(kind.config()), **settings})
 
 
 def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
@@ -110,11 +110,11 @@ def build_network(
     return kind.build(config, sizes=sizes, target=target, levels=levels)
 
 
-def _check_names(kind: NetworkKind, given: set[str], known: set[str]) -> None:
-    faults = (("has no setting", given - known), ("lacks the setting", known - given))
+def _check_names(kind: NetworkKind, given_names: set[str], known_names: set[str]) -> None:
+    faults = (("has no setting", given_names - known_names), ("lacks the setting", known_names - given_names))
     problems = [f"{fault} {', '.join(map(repr, sorted(names)))}" for fault, names in faults if names]
     if problems:
-        settings = f"its settings are {', '.join(sorted(known))}" if known else "it has no settings"
+        settings = f"its settings are {', '.join(sorted(known_names))}" if known_names else "it has no settings"
         raise ConfigurationError(f"network {kind.name!r} {' and '.join(problems)}; {settings}")
 
 

@@ -51,9 +51,9 @@ class QuantileHead(nn.Module):
         """Convert [N, H, Q], an anchor and the steps before softplus, to quantiles."""
         a = self.anchor
         middle, steps = raw[..., a], functional.softplus(raw).unbind(-1)
-        above = accumulate(steps[a + 1 :], torch.add, initial=middle)
-        below = accumulate(reversed(steps[:a]), torch.sub, initial=middle)
-        return torch.stack([*reversed(list(below)[1:]), *above], dim=-1)
+        upper_half = accumulate(steps[a + 1 :], torch.add, initial=middle)
+        lower_half = accumulate(reversed(steps[:a]), torch.sub, initial=middle)
+        return torch.stack([*reversed(list(lower_half)[1:]), *upper_half], dim=-1)
 
     @torch.no_grad()
     def start_at(self, quantiles: Tensor) -> None:
@@ -150,17 +150,17 @@ class OutputMap:
 
 def remove_crossings_in_place(quantiles: FloatArray, anchor: int) -> FloatArray:
     """Apply `remove_crossings` to an array in place, and return it."""
-    above, below = quantiles[..., anchor:], quantiles[..., anchor::-1]
-    np.maximum.accumulate(above, axis=-1, out=above)
-    np.minimum.accumulate(below, axis=-1, out=below)
+    upper_half, lower_half = quantiles[..., anchor:], quantiles[..., anchor::-1]
+    np.maximum.accumulate(upper_half, axis=-1, out=upper_half)
+    np.minimum.accumulate(lower_half, axis=-1, out=lower_half)
     return quantiles
 
 
 def remove_crossings(quantiles: Tensor, anchor: int) -> Tensor:
     """Quantiles [N, H, Q] without crossing: one that crosses its neighbour towards the anchor is set equal to it."""
-    above = quantiles[..., anchor:].cummax(-1).values
-    below = quantiles[..., : anchor + 1].flip(-1).cummin(-1).values.flip(-1)
-    return torch.cat([below[..., :-1], above], dim=-1)
+    upper_half = quantiles[..., anchor:].cummax(-1).values
+    lower_half = quantiles[..., : anchor + 1].flip(-1).cummin(-1).values.flip(-1)
+    return torch.cat([lower_half[..., :-1], upper_half], dim=-1)
 
 
 def normalise(values: Tensor, location: Tensor, scale: Tensor, spread: Tensor) -> Tensor:

@@ -126,6 +126,6 @@ def _compute_parkinson_variance(bars: AdjustedBars) -> FloatArray:
 
 def _shift_ahead(series: FloatArray, sessions: int) -> FloatArray:
     """The values `sessions` later; NaN beyond the end."""
-    moved = np.full_like(series, np.nan)
-    moved[:, : max(0, series.shape[1] - sessions)] = series[:, sessions:]
-    return moved
+    result = np.full_like(series, np.nan)
+    result[:, : max(0, series.shape[1] - sessions)] = series[:, sessions:]
+    return result

@@ -136,8 +136,8 @@ class VariableSelection(nn.Module):
         parts = (self.joint.shape[1], self.joint.shape[0])
         # the layers that read all embeddings (equation 6)
         joint = torch.bmm(self.embedding, self.joint).flatten(0, 1)
-        joined = torch.addmm(self.joint_bias, variables.flatten(1), joint)
-        first, skip = joined.unflatten(0, x.shape[:2]).split(parts, dim=-1)
+        hidden = torch.addmm(self.joint_bias, variables.flatten(1), joint)
+        first, skip = hidden.unflatten(0, x.shape[:2]).split(parts, dim=-1)
         weights = self.rest(first, skip, context).softmax(dim=-1)
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
@@ -149,20 +149,20 @@ class VariableSelection(nn.Module):
 
     def _sum(self, variables: Tensor, weights: Tensor) -> Tensor:
         """[R, H] weighted sum by weights [R, V] (equations 7 and 8)."""
-        each, keep = self.each, None
+        residuals, keep = self.each, None
         x = variables.transpose(0, 1).contiguous()
-        if each.dropout.has_dropout:
-            keep = each.dropout.kept(torch.Size((*x.shape[:2], each.gain.shape[-1])), x.device)
+        if residuals.dropout.has_dropout:
+            keep = residuals.dropout.kept(torch.Size((*x.shape[:2], residuals.gain.shape[-1])), x.device)
         parameters = GatedSumWeights(
             embedding=self.embedding,
-            first=torch.bmm(self.embedding, each.first),
-            first_bias=each.first_bias,
-            second=each.second,
-            second_bias=each.second_bias,
-            gate=each.gate if keep is None else each.gate * each.dropout.scale,
-            gate_bias=each.gate_bias,
-            gain=each.gain,
-            shift=each.shift,
+            first=torch.bmm(self.embedding, residuals.first),
+            first_bias=residuals.first_bias,
+            second=residuals.second,
+            second_bias=residuals.second_bias,
+            gate=residuals.gate if keep is None else residuals.gate * residuals.dropout.scale,
+            gate_bias=residuals.gate_bias,
+            gain=residuals.gain,
+            shift=residuals.shift,
         )
         return compute_gated_sum(x, weights, keep, parameters)
 
@@ -193,7 +193,7 @@ class TFTConfig:
     """Whether to add a gated linear map of the observed features to the forecast. False: the paper's network."""
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden, MAX_HIDDEN, least=2)  # a layer norm of one value is constant
+        check_whole("hidden", self.hidden, MAX_HIDDEN, min_value=2)  # a layer norm of one value is constant
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
 

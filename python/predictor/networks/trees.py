@@ -55,7 +55,7 @@ class TreesConfig:
 
     def __post_init__(self) -> None:
         check_whole("trees", self.trees, MAX_TREES)
-        check_whole("leaves", self.leaves, MAX_LEAVES, least=2)
+        check_whole("leaves", self.leaves, MAX_LEAVES, min_value=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,7 +104,7 @@ class WindowSummaries:
         ends = np.cumsum(self.widths)[:-1]
         widths = (self.sizes.observed, self.sizes.known, self.sizes.static, 1, 1)
         groups = zip(np.split(columns, ends, axis=1), self.widths, widths, strict=True)
-        return tuple(part.reshape(len(part), own // max(width, 1), width).sum(axis=1) for part, own, width in groups)
+        return tuple(part.reshape(len(part), size // max(width, 1), width).sum(axis=1) for part, size, width in groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,7 +132,7 @@ class TreeArrays:
 
     def check(self, columns: int) -> None:
         """Raise ConfigurationError unless these are trees over `columns` columns."""
-        used = self.columns != UNUSED
+        is_used = self.columns != UNUSED
         if ((self.columns < UNUSED) | (self.columns >= columns)).any():
             raise ConfigurationError(
                 f"a split compares column {self.columns[(self.columns < UNUSED) | (self.columns >= columns)][0]}, but "
@@ -140,16 +140,16 @@ class TreeArrays:
             )
         if not (np.isfinite(self.thresholds).all() and np.isfinite(self.values).all()):
             raise ConfigurationError("a threshold or a value of a leaf is infinite or not a number")
-        if (used[..., 1:] & ~used[..., :-1]).any():
+        if (is_used[..., 1:] & ~is_used[..., :-1]).any():
             raise ConfigurationError("an unused split is followed by a used one")
-        splits, leaves = used.sum(axis=-1), (self.counts > 0).sum(axis=-1)
+        splits, leaves = is_used.sum(axis=-1), (self.counts > 0).sum(axis=-1)
         if (self.counts < 0).any() or (leaves != splits + 1).any() or not (self.counts[..., 0] > 0).all():
             raise ConfigurationError("a tree does not have one leaf with training windows more than it has splits")
-        own = np.arange(self.columns.shape[-1])
+        positions = np.arange(self.columns.shape[-1])
         for side, children in (("left", self.left), ("right", self.right)):
             is_split = children >= 0
-            wrong = used & np.where(
-                is_split, (children <= own) | (children >= splits[..., None]), ~children > splits[..., None]
+            wrong = is_used & np.where(
+                is_split, (children <= positions) | (children >= splits[..., None]), ~children > splits[..., None]
             )
             if wrong.any():
                 raise ConfigurationError(
@@ -157,8 +157,8 @@ class TreeArrays:
                 )
         left, right = self.leaves_below()
         before = left < (right & (~right + np.uint64(1)))  # the lowest bit on the right is above all on the left
-        whole = (np.uint64(1) << splits.astype(np.uint64) << np.uint64(1)) - np.uint64(1)
-        if (used & ~before).any() or (used[..., 0] & ((left | right)[..., 0] != whole)).any():
+        all_leaves = (np.uint64(1) << splits.astype(np.uint64) << np.uint64(1)) - np.uint64(1)
+        if (is_used & ~before).any() or (is_used[..., 0] & ((left | right)[..., 0] != all_leaves)).any():
             raise ConfigurationError("the leaves of a tree are not reached once each, from left to right")
 
     def leaves_below(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -166,9 +166,9 @@ class TreeArrays:
         left, right = (np.zeros(self.columns.shape, np.uint64) for _ in range(2))
         for split in reversed(range(self.columns.shape[-1])):
             for bits, children in ((left, self.left[..., split]), (right, self.right[..., split])):
-                below = np.take_along_axis(left | right, np.maximum(children, 0)[..., None].astype(np.intp), -1)[..., 0]
+                inner = np.take_along_axis(left | right, np.maximum(children, 0)[..., None].astype(np.intp), -1)[..., 0]
                 leaf = np.uint64(1) << np.where(children < 0, ~children, 0).astype(np.uint64)
-                leaves = np.where(children < 0, leaf, below)
+                leaves = np.where(children < 0, leaf, inner)
                 bits[..., split] = np.where(self.columns[..., split] == UNUSED, np.uint64(0), leaves)
         return left, right
 
@@ -214,9 +214,9 @@ class Forests:
     def goes_left(self, rows: FloatArray) -> BoolArray:
         """[N, S * F * R] whether rows [N, C] go left at each split."""
         values = rows[:, self._columns]
-        left = values <= self._thresholds
+        is_left = values <= self._thresholds
         unknown = np.isnan(values)
-        return left | (unknown & self._unknown_left) if unknown.any() else left
+        return is_left | (unknown & self._unknown_left) if unknown.any() else is_left
 
     def sums(self, rows: FloatArray) -> FloatArray:
         """[N, F] sums of the trees' values for rows [N, C]."""
@@ -224,8 +224,8 @@ class Forests:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.arrays.values)))
 
     def _sum_leaves(self, rows: FloatArray) -> FloatArray:
-        every = ~self._left_open.dtype.type(0)
-        open_leaves = np.where(self.goes_left(rows), every, self._left_open)
+        all_leaves = ~self._left_open.dtype.type(0)
+        open_leaves = np.where(self.goes_left(rows), all_leaves, self._left_open)
         open_leaves = np.bitwise_and.reduce(open_leaves.reshape(len(rows), -1, len(self._starts)), axis=1)
         lowest = open_leaves & (~open_leaves + open_leaves.dtype.type(1))
         leaves = np.bitwise_count(lowest - lowest.dtype.type(1))

@@ -40,7 +40,7 @@ class ModelFolderState:
     def changed_since(self, before: "ModelFolderState | None") -> frozenset[int]:
         """Return versions that are new or changed."""
         known = before.versions if before else {}
-        return frozenset(version for version, seen in self.versions.items() if known.get(version) != seen)
+        return frozenset(version for version, state in self.versions.items() if known.get(version) != state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +81,16 @@ class FolderWatcher:
     def __init__(self, folder: ModelsFolder) -> None:
         """Take the first snapshot of a folder that is about to be opened."""
         self._folder = folder
-        self._seen = FolderState.of(folder.path)
+        self._last_state = FolderState.of(folder.path)
 
     @property
     def seen(self) -> FolderState:
         """The last snapshot of the folder."""
-        return self._seen
+        return self._last_state
 
-    def rescan_since(self, seen: FolderState) -> None:
-        """Make the next poll apply all changes since the snapshot `seen` again."""
-        self._seen = seen
+    def rescan_since(self, snapshot: FolderState) -> None:
+        """Make the next poll apply all changes since this snapshot again."""
+        self._last_state = snapshot
 
     def poll(self, registry: Registry) -> RegistryChange:
         """Apply the changes in the folder and return the new registry.
@@ -102,13 +102,13 @@ class FolderWatcher:
         if now.trouble:
             # Keep the registry and report the problem once.
             trouble = now.trouble
-            is_known = self._seen.trouble == trouble
-            self._seen = replace(self._seen, trouble=trouble)
+            is_known = self._last_state.trouble == trouble
+            self._last_state = replace(self._last_state, trouble=trouble)
             problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
             return RegistryChange(registry=registry, problems=() if is_known else (problem,))
         after = registry
-        for name in sorted(now.models.keys() | self._seen.models.keys()):
-            before, state = self._seen.models.get(name), now.models.get(name)
+        for name in sorted(now.models.keys() | self._last_state.models.keys()):
+            before, state = self._last_state.models.get(name), now.models.get(name)
             if state == before:
                 continue
             if state is None:
@@ -118,7 +118,7 @@ class FolderWatcher:
             else:
                 there = frozenset(state.versions)
                 after = self._folder.follow(after, name, there=there, changed=state.changed_since(before))
-        self._seen = now
+        self._last_state = now
         return RegistryChange(registry=after, problems=after.problems_since(registry))
 
 

@@ -136,9 +136,9 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
             f"{models} holds no {reference[:MAX_SHOWN_CHARACTERS]}; {name} has the versions {sorted(versions)} "
             f"and the aliases {dict(sorted(aliases.items()))}"
         )
-        lost = [alias for alias, named in aliases.items() if named == version]
-        if lost and versions:
-            problem += f"; put version {version} back, or run `quantra alias {name} {lost[0]} {max(versions)}`"
+        lost_aliases = [alias for alias, number in aliases.items() if number == version]
+        if lost_aliases and versions:
+            problem += f"; put version {version} back, or run `quantra alias {name} {lost_aliases[0]} {max(versions)}`"
         raise VersionNotFoundError(problem)
     return model_folder, version
 
@@ -332,12 +332,12 @@ def _list_model(model_folder: Path) -> Iterator[ModelListing]:
     versions = sorted(list_versions(model_folder))
     aliases = read_aliases(model_folder) if versions else {}
     for version in versions:
-        own = tuple(sorted(alias for alias, number in aliases.items() if number == version))
+        version_aliases = tuple(sorted(alias for alias, number in aliases.items() if number == version))
         try:
-            yield _read(model_folder / str(version), model_folder.name, version, own)
+            yield _read(model_folder / str(version), model_folder.name, version, version_aliases)
         except OSError as error:
             problem = f"the folder cannot be read: {error.strerror}"
-            yield ModelListing(name=model_folder.name, version=version, aliases=own, problem=problem)
+            yield ModelListing(name=model_folder.name, version=version, aliases=version_aliases, problem=problem)
 
 
 def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:

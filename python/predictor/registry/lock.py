@@ -69,10 +69,10 @@ class VersionLock:
         """
         expected = self.digests.get(name, {}).get(version)
         if expected != manifest_hash:
-            what = "is not listed in" if expected is None else "is not the one listed in"
+            fault = "is not listed in" if expected is None else "is not the one listed in"
             raise ArtifactError.of(
                 MANIFEST,
-                f"{what} the lock file {self.file}, so the version is not served; if it is meant to be, make the lock "
+                f"{fault} the lock file {self.file}, so the version is not served; if it is meant to be, make the lock "
                 f"file anew: {RECIPE}",
             )
 

@@ -48,7 +48,7 @@ MAX_EXPORT_S: Final = 600.0
 """Seconds after which writing a graph is given up."""
 
 
-def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
+def load_graph(folder: Path, stored_model: StoredArtifact) -> bytes:
     """Read the graph of an artifact from the cache, or write it there.
 
     The name of a file has the hash of the graph's sources, and that of its content; a damaged file is written
@@ -56,7 +56,7 @@ def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
 
     Args:
         folder: Folder of the artifact.
-        stored: The artifact as read from it.
+        stored_model: The artifact as read from it.
 
     Raises:
         ArtifactError: The graph cannot be written.
@@ -64,7 +64,7 @@ def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     # The folder of the graphs: `quantra/graphs` in XDG_CACHE_HOME or ~/.cache, or in LOCALAPPDATA on Windows.
     home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
     cache = Path(home or Path.home() / ".cache") / "quantra" / "graphs"
-    parts = (stored.weights_hash, stored.manifest_hash, *map(version, GRAPH_PACKAGES))
+    parts = (stored_model.weights_hash, stored_model.manifest_hash, *map(version, GRAPH_PACKAGES))
     key = _compute_digest("|".join(parts).encode())
     try:
         for file in cache.glob(f"{key}.*.onnx"):
@@ -86,17 +86,17 @@ def _compute_digest(content: bytes) -> str:
 def _write_graph(folder: Path) -> bytes:
     """Write the graph in another process, because torch's exporter needs hundreds of MB that it does not release."""
     command = [sys.executable, "-m", "predictor.export", str(folder)]
-    watched, held = os.pipe()  # closes when this process ends, however it ends; then the other one ends too
+    read_end, write_end = os.pipe()  # closes when this process ends, however it ends; then the other one ends too
     try:
-        ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=MAX_EXPORT_S)  # noqa: S603
+        process = subprocess.run(command, stdin=read_end, capture_output=True, check=False, timeout=MAX_EXPORT_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
         raise _make_graph_error(f"not finished after {MAX_EXPORT_S:g} seconds") from error
     finally:
-        os.close(watched)
-        os.close(held)
-    if ran.returncode:
-        raise _make_graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
-    return ran.stdout
+        os.close(read_end)
+        os.close(write_end)
+    if process.returncode:
+        raise _make_graph_error(" ".join(process.stderr.decode(errors="replace").split())[-300:])
+    return process.stdout
 
 
 def _make_graph_error(reason: str) -> ArtifactError:
@@ -105,7 +105,7 @@ def _make_graph_error(reason: str) -> ArtifactError:
 
 _log = logging.getLogger(__name__)
 
-Stored = StoredArtifact | StoredEnsemble
+StoredVersion = StoredArtifact | StoredEnsemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mo
     return build_single(artifact.load(folder), identity, runtime)
 
 
-def read_version(folder: Path) -> Stored:
+def read_version(folder: Path) -> StoredVersion:
     """Read and verify an artifact or an ensemble.
 
     Raises:
@@ -167,41 +167,41 @@ def read_version(folder: Path) -> Stored:
         raise ArtifactError(f"the folder cannot be read: {error.strerror}") from error
 
 
-def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Model | Ensemble:
+def build(stored_model: StoredVersion, identity: tuple[str, int], runtime: Runtime) -> Model | Ensemble:
     """Build a model and check every golden instance.
 
     Raises:
     ArtifactError: the parts do not fit together, or the results differ from the recorded ones.
     """
-    if isinstance(stored, StoredEnsemble):
+    if isinstance(stored_model, StoredEnsemble):
         name, version = identity
         try:
             ensemble = Ensemble.assemble(
-                ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
-                stored,
+                ModelIdentity(name=name, version=version, weights_hash=stored_model.weights_hash),
+                stored_model,
                 device=runtime.device,
                 max_rows=runtime.max_rows,
             )
         except ConfigurationError as error:
             raise ArtifactError.of(artifact.MANIFEST, error.message) from error
-        golden.check_ensemble(ensemble, stored)
+        golden.check_ensemble(ensemble, stored_model)
         return ensemble
-    return build_single(stored, identity, runtime)
+    return build_single(stored_model, identity, runtime)
 
 
-def build_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
+def build_single(stored_model: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
     """Build the model of an artifact with one network; see `build`."""
     name, version = identity
     try:
         model = Model.assemble(
-            ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
-            stored.artifact,
+            ModelIdentity(name=name, version=version, weights_hash=stored_model.weights_hash),
+            stored_model.artifact,
             device=runtime.device,
             max_rows=runtime.max_rows,
         )
     except ConfigurationError as error:
         raise ArtifactError.of(artifact.MANIFEST, error.message) from error
-    golden.check(model, stored.golden)
+    golden.check(model, stored_model.golden)
     return model
 
 
@@ -222,10 +222,10 @@ def add_graphs(model: Model | Ensemble, folder: Path, runtime: Runtime) -> Model
 def _add_graph(model: Model, folder: Path) -> Model:
     if model.manifest.kind.is_panel_model or not model.manifest.kind.is_trainable:
         return model
-    stored = artifact.load(folder)
-    session = open_graph(load_graph(folder, stored))
+    stored_model = artifact.load(folder)
+    session = open_graph(load_graph(folder, stored_model))
     graph_only = GraphEngine(model.engine, session, max_rows=model.engine.max_rows)
-    golden.check(model.with_engine(graph_only), stored.golden)  # also where torch is faster with so many rows
+    golden.check(model.with_engine(graph_only), stored_model.golden)  # also where torch is faster with so many rows
     engine = GraphEngine.timed(model.engine, session, golden.prepare_golden_inputs(model))
     _log.info("%s@%d: ONNX Runtime up to %d rows", model.identity.name, model.identity.version, engine.max_rows)
     return model.with_engine(engine)
@@ -239,15 +239,15 @@ class LazyModel:
     build stays failed until the version is read again.
     """
 
-    def __init__(self, folder: Path, stored: Stored, identity: tuple[str, int], runtime: Runtime) -> None:
+    def __init__(self, folder: Path, stored_model: StoredVersion, identity: tuple[str, int], runtime: Runtime) -> None:
         """Store the folder and the parts of the version, without its weights and golden instance."""
         name, version = identity
-        self.identity = ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash)
-        self.manifest_hash = stored.manifest_hash
+        self.identity = ModelIdentity(name=name, version=version, weights_hash=stored_model.weights_hash)
+        self.manifest_hash = stored_model.manifest_hash
         self._folder = folder
         self._runtime = runtime
-        self._info = _make_model_info(self.identity, stored)
-        manifest = stored.manifest if isinstance(stored, StoredEnsemble) else stored.artifact.manifest
+        self._info = _make_model_info(self.identity, stored_model)
+        manifest = stored_model.manifest if isinstance(stored_model, StoredEnsemble) else stored_model.artifact.manifest
         self._targets = list_default_targets(manifest.target, manifest.quantiles)
         self._building = threading.Lock()
         self._model: Predictor | None = None
@@ -262,16 +262,16 @@ class LazyModel:
         """
         name, version = identity
         try:
-            stored = _read(folder)
+            stored_model = _read(folder)
             if lock is not None:
-                lock.check(name, version, stored.manifest_hash)
+                lock.check(name, version, stored_model.manifest_hash)
         except ArtifactError as error:
             raise describe_version_problem(name, version, error) from error
-        return cls(folder, stored, identity, runtime)
+        return cls(folder, stored_model, identity, runtime)
 
-    def is_same_artifact(self, read: "LazyModel") -> bool:
+    def is_same_artifact(self, other: "LazyModel") -> bool:
         """Whether a later read found the same artifact, so that no new build is needed."""
-        return self.manifest_hash == read.manifest_hash and self._failure is None
+        return self.manifest_hash == other.manifest_hash and self._failure is None
 
     def build(self) -> Predictor:
         """Return the model; builds it at the first call.
@@ -319,10 +319,10 @@ class LazyModel:
         """Build the model from the folder if its files are unchanged since verification."""
         name, version = self.identity.name, self.identity.version
         try:
-            stored = _read(self._folder)
-            if stored.manifest_hash != self.manifest_hash:
+            stored_model = _read(self._folder)
+            if stored_model.manifest_hash != self.manifest_hash:
                 raise ArtifactError.of(MANIFEST, "was changed after it was verified; reload the version")
-            model = add_graphs(build(stored, (name, version), self._runtime), self._folder, self._runtime)
+            model = add_graphs(build(stored_model, (name, version), self._runtime), self._folder, self._runtime)
             return self._runtime.wrap(model)
         except ArtifactError as error:
             self._failure = describe_version_problem(name, version, error)
@@ -336,17 +336,22 @@ def describe_version_problem(name: str, version: int, error: ArtifactError) -> A
     )
 
 
-def _read(folder: Path) -> Stored:
+def _read(folder: Path) -> StoredVersion:
     """Read a version; if the folder is missing, the message does not reveal its path."""
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises where a folder may not be looked into
         raise ArtifactError("its folder is gone; put it back, or unload the version")
     return read_version(folder)
 
 
-def _make_model_info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
+def _make_model_info(identity: ModelIdentity, stored_model: StoredVersion) -> ModelInfo:
     """Describe a version that is not built, without aliases."""
-    if not isinstance(stored, StoredEnsemble):
-        return describe_model(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
-    parts = [(own, stored.members[name].artifact) for name, own in identify_members(identity, stored).items()]
-    members = [describe_model(own, part.manifest, part.pipeline, (), is_default=False) for own, part in parts]
-    return describe_ensemble(identity, stored.manifest, members, (), is_default=False)
+    if not isinstance(stored_model, StoredEnsemble):
+        return describe_model(
+            identity, stored_model.artifact.manifest, stored_model.artifact.pipeline, (), is_default=False
+        )
+    parts = [
+        (member, stored_model.members[name].artifact)
+        for name, member in identify_members(identity, stored_model).items()
+    ]
+    members = [describe_model(member, part.manifest, part.pipeline, (), is_default=False) for member, part in parts]
+    return describe_ensemble(identity, stored_model.manifest, members, (), is_default=False)

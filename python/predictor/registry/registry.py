@@ -130,26 +130,26 @@ class Registry:
 
     def replace_model(self, name: str, reload: ModelReload) -> "Registry":
         """Apply a reload of one model; returns the same object if nothing changed."""
-        own = self.problems_of(name)
+        problems = self.problems_of(name)
         untried = {str(version) for version in reload.untried}
-        still = [problem for problem in own if problem.metadata.get("version") in untried]
-        new = [*still, *reload.failures, *reload.remarks]
-        if reload.served == self.models.get(name) and [p.message for p in new] == [p.message for p in own]:
+        kept = [problem for problem in problems if problem.metadata.get("version") in untried]
+        new = [*kept, *reload.failures, *reload.remarks]
+        if reload.served == self.models.get(name) and [p.message for p in new] == [p.message for p in problems]:
             return self
         others = {other: served for other, served in self.models.items() if other != name}
         return Registry(
             models=others if reload.served is None else others | {name: reload.served},
-            problems=(*(problem for problem in self.problems if problem not in own), *new),
+            problems=(*(problem for problem in self.problems if problem not in problems), *new),
         )
 
     def _make_missing_model_error(self, name: str) -> ModelNotFoundError:
         """Return the error of a model that is not served, with its problem if it has a folder."""
-        own = self.problems_of(name)
-        if not own:
+        problems = self.problems_of(name)
+        if not problems:
             return ModelNotFoundError(
                 f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r}; there are {sorted(self.models)}"
             )
-        problem = next((p for p in own if p.metadata.get("file") == f"{name}/{ALIASES}"), own[0])
+        problem = next((p for p in problems if p.metadata.get("file") == f"{name}/{ALIASES}"), problems[0])
         return ModelNotFoundError(f"model {name!r} is not served: {problem.message}")
 
     def _find_only_name(self) -> str:
@@ -167,13 +167,13 @@ class Registry:
 def _make_missing_version_error(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
     lost = served.lost_aliases()
     aliases = sorted(served.aliases.keys() - lost.keys())
-    what = (
+    problem = (
         f"alias {selector!r} {lost[selector]}"
         if selector in lost
         else f"no version or alias {selector[:MAX_SHOWN_CHARACTERS]!r}"
     )
     return VersionNotFoundError(
-        f"model {name!r} has {what}; it has versions {sorted(served.versions)} and aliases {aliases}"
+        f"model {name!r} has {problem}; it has versions {sorted(served.versions)} and aliases {aliases}"
     )
 
 
@@ -207,8 +207,8 @@ class ModelsFolder:
         """
         name, version = self._parse_known_reference(reference)
         there = self._list_versions(name)
-        wanted = there if version is None else _check_one(name, version, there)
-        return self._read(registry, name, there, wanted - registry.models.get(name, NOTHING).versions.keys())
+        versions = there if version is None else _check_one(name, version, there)
+        return self._read(registry, name, there, versions - registry.models.get(name, NOTHING).versions.keys())
 
     def reload(self, registry: Registry, reference: str) -> Registry:
         """Reread one version, or all versions of a model, and the aliases.
@@ -238,15 +238,15 @@ class ModelsFolder:
             )
         if version is None:
             return registry.replace_model(name, ModelReload(served=None))
-        left = served.with_unloaded(*_check_one(name, version, frozenset(served.versions)))
-        if not left.versions:
+        remaining = served.with_unloaded(*_check_one(name, version, frozenset(served.versions)))
+        if not remaining.versions:
             return registry.replace_model(name, ModelReload(served=None))
-        if served.live and not left.live:
+        if served.live and not remaining.live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
             )
-        return registry.replace_model(name, self._reader.keep(name, left))
+        return registry.replace_model(name, self._reader.keep(name, remaining))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
         """Apply the changed versions of a model as far as possible.
@@ -258,8 +258,8 @@ class ModelsFolder:
         present = registry.models.get(name, NOTHING)
         if not present.versions and not changed and not registry.problems_of(name):
             return registry
-        wanted, dropped = changed if present.versions else there, present.versions.keys() - there
-        reload = self._reader.reread(name, present, there=there, wanted=wanted, dropped=dropped)
+        versions, dropped = changed if present.versions else there, present.versions.keys() - there
+        reload = self._reader.reread(name, present, there=there, versions=versions, dropped=dropped)
         return registry.replace_model(name, reload)
 
     def adopt_champion(self, registry: Registry, reference: str) -> Registry:
@@ -280,17 +280,17 @@ class ModelsFolder:
 
     def mark_unreadable(self, registry: Registry, name: str, reason: str) -> Registry:
         """Record that a model's folder cannot be read; its versions stay."""
-        left = self._reader.keep(name, registry.models.get(name, NOTHING))
+        reload = self._reader.keep(name, registry.models.get(name, NOTHING))
         problem = make_unreadable_error(name, reason)
-        return registry.replace_model(name, replace(left, failures=(problem,)))
+        return registry.replace_model(name, replace(reload, failures=(problem,)))
 
-    def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
+    def _read(self, registry: Registry, name: str, there: frozenset[int], versions: frozenset[int]) -> Registry:
         """Read these versions and apply those that can be served."""
         present = registry.models.get(name, NOTHING)
-        reload = self._reader.reread(name, present, there=there, wanted=wanted)
+        reload = self._reader.reread(name, present, there=there, versions=versions)
         failed = {failure.metadata.get("version") for failure in reload.failures}
         keeps_aliases = present.live is not None and None in failed
-        changes_nothing = reload.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
+        changes_nothing = reload.served is None or (bool(versions) and failed.issuperset(map(str, versions)))
         if reload.failures and (keeps_aliases or changes_nothing):
             causes = "; ".join(failure.message for failure in reload.failures)
             raise ArtifactError(f"nothing of {name} was changed: {causes}", metadata=reload.failures[0].metadata)

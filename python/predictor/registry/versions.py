@@ -68,9 +68,9 @@ class ModelVersions:
         for alias in sorted(before.aliases.keys() | self.aliases.keys()):
             was, now = before.aliases.get(alias), self.aliases.get(alias)
             if was != now:
-                what = "the champion" if alias == CHAMPION else f"alias {alias!r}"
+                subject = "the champion" if alias == CHAMPION else f"alias {alias!r}"
                 change = "removed" if now is None else f"version {now}"
-                yield f"{what} is {change}" + ("" if was is None else f" (was version {was})")
+                yield f"{subject} is {change}" + ("" if was is None else f" (was version {was})")
 
     def with_champion(self, champion: int) -> "ModelVersions":
         """Return a copy with this champion."""
@@ -141,7 +141,7 @@ class ModelReader:
             there = list_versions(self._models / name)
         except OSError as error:
             return ModelReload(served=None, failures=(make_unreadable_error(name, str(error.strerror)),))
-        return self.reread(name, NOTHING, there=there, wanted=there)
+        return self.reread(name, NOTHING, there=there, versions=there)
 
     def reread(
         self,
@@ -149,7 +149,7 @@ class ModelReader:
         present: ModelVersions,
         *,
         there: frozenset[int],
-        wanted: Collection[int],
+        versions: Collection[int],
         dropped: Collection[int] = (),
     ) -> ModelReload:
         """Read some versions of a model, and its aliases.
@@ -162,11 +162,11 @@ class ModelReader:
             name: the model; it has a folder.
             present: the versions that are served now.
             there: versions in the folder.
-            wanted: versions to read.
+            versions: versions to read.
             dropped: versions to drop.
         """
         results = {
-            version: self._read_version(name, version, present.versions.get(version)) for version in sorted(wanted)
+            version: self._read_version(name, version, present.versions.get(version)) for version in sorted(versions)
         }
         merged = _merge_versions(present, results, there=there, dropped=dropped)
         served, failures = self._with_aliases(name, merged, present)
@@ -177,7 +177,7 @@ class ModelReader:
                 *(_make_lost_alias_error(name, served, alias) for alias in served.lost_aliases() if alias != CHAMPION),
                 *self._report_missing(name, there),
             ),
-            untried=there - frozenset(wanted),
+            untried=there - frozenset(versions),
         )
 
     def _report_missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
@@ -238,7 +238,7 @@ class ModelReader:
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Record the champion in the aliases; if another process has recorded one, use that one."""
         champion, file = served.aliases[CHAMPION], f"{name}/{ALIASES}"
-        which = "the newest" if present.champion is None else "the current one"
+        role = "the newest" if present.champion is None else "the current one"
         try:
             recorded = claim_champion(self._models / name, champion)
         except (OSError, ArtifactError) as error:
@@ -246,14 +246,14 @@ class ModelReader:
             _log.warning(
                 "%s: no version has the alias champion, and %s cannot be written (%s), so version %d, %s, is the "
                 "champion of this process only; set it with quantra alias %s champion %d",
-                *(name, file, reason, champion, which, name, champion),
+                *(name, file, reason, champion, role, name, champion),
             )
             return replace(served, is_recorded=False), ()
         if recorded != champion:
             return self._with_aliases(name, served, present)
         _log.info(
             "%s: no version had the alias champion, so version %d, %s, is recorded as champion in %s",
-            *(name, champion, which, file),
+            *(name, champion, role, file),
         )
         return replace(served, is_recorded=True), ()
 
@@ -266,8 +266,8 @@ def _merge_versions(
     dropped: Collection[int],
 ) -> ModelVersions:
     """Merge the versions that were read; a served version stays if its replacement fails."""
-    loaded = {version: model for version, model in results.items() if not isinstance(model, ArtifactError)}
-    versions = {v: model for v, model in present.versions.items() if v not in dropped} | loaded
+    loaded_models = {version: model for version, model in results.items() if not isinstance(model, ArtifactError)}
+    versions = {v: model for v, model in present.versions.items() if v not in dropped} | loaded_models
     served = frozenset(versions)
     refused = ((present.refused | frozenset(results)) - served) & there
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)

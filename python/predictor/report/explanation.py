@@ -57,7 +57,7 @@ def draw_internals(attribution: Attribution, s: int, page: PageBuilder) -> tuple
     """Internals of the symbol in row `s`; empty if the network has no internals, or no input contributed."""
     if not attribution.has_moving_inputs(s):
         return ()
-    drawn: list[InternalChart] = []
+    internal_charts: list[InternalChart] = []
     for internal in attribution.internals:
         shares = internal.values[s]
         if np.isfinite(shares).all():
@@ -65,8 +65,8 @@ def draw_internals(attribution: Attribution, s: int, page: PageBuilder) -> tuple
             draw = charts.draw_attention_line if is_by_session else charts.draw_selection_bars
             title = f"{internal.name}: shares by {'session' if is_by_session else 'input'}"
             chart = page.chart(draw(internal.labels, shares), title, top=12)
-            drawn.append(InternalChart(name=internal.name, chart=chart))
-    return tuple(drawn)
+            internal_charts.append(InternalChart(name=internal.name, chart=chart))
+    return tuple(internal_charts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def make_reason_view(
     s = attribution.symbols.index(symbol)
     factor, unit = choose_display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
-    moved = np.flatnonzero(values)
+    movers = np.flatnonzero(values)
     label = f"{format_horizon(attribution.horizon)}, {format_level(attribution.quantile)}"
     total = float(np.abs(values).sum()) or 1.0
     reasons = [
@@ -149,15 +149,15 @@ def make_reason_view(
         is_converged=bool(attribution.converged[s]),
         is_additive=is_additive,
         rows=rows,
-        unmoved=values.size - moved.size,
+        unmoved=values.size - movers.size,
         bar_chart=page.chart(
             charts.draw_importance_bars(
-                [attribution.row_names[r] for r in moved], values[moved], unit, top=SHOWN_INPUTS
+                [attribution.row_names[r] for r in movers], values[movers], unit, top=SHOWN_INPUTS
             ),
             f"What moved the forecast of {symbol}, {label}: the largest contributions as bars, in {unit}",
             top=12,
         )
-        if moved.size
+        if movers.size
         else "",
         meanings=list_input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
         heatmap=_draw_heatmap(attribution, s, page) if in_detail else "",

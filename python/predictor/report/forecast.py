@@ -81,15 +81,15 @@ def make_fan_chart(
     if forecast.prices is None or not forecast.target_sessions:
         return None
     fans = (_make_past_fan(shown_forecast, symbol) for shown_forecast in past)
-    own = bars.select([symbol])
-    present = own.present[0]
+    symbol_bars = bars.select([symbol])
+    present = symbol_bars.present[0]
     return charts.FanChart(
         candles=charts.Candles(
-            dates=own.sessions[present],
-            open=own.open[0, present],
-            high=own.high[0, present],
-            low=own.low[0, present],
-            close=own.close[0, present],
+            dates=symbol_bars.sessions[present],
+            open=symbol_bars.open[0, present],
+            high=symbol_bars.high[0, present],
+            low=symbol_bars.low[0, present],
+            close=symbol_bars.close[0, present],
         ),
         target_dates=forecast.target_sessions,
         quantiles=forecast.quantiles,
@@ -116,25 +116,25 @@ def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
     )
 
 
-def select_past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
-    """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
-    shown = tuple(forecast for forecast in made if forecast.target_sessions and forecast.target_sessions[0] <= until)
-    days = [to_date_number(shown_forecast.as_of_session) for shown_forecast in shown if shown_forecast.as_of_session]
-    return PastForecasts(forecasts=shown, note=_note_past(days, card) if days else "")
+def select_past_forecasts(forecasts: Sequence[Forecast], day: date, card: Card) -> PastForecasts:
+    """Forecasts of which a target session has come by `day`, and whether the training used what followed them."""
+    past = tuple(forecast for forecast in forecasts if forecast.target_sessions and forecast.target_sessions[0] <= day)
+    days = [to_date_number(shown_forecast.as_of_session) for shown_forecast in past if shown_forecast.as_of_session]
+    return PastForecasts(forecasts=past, note=_note_past(days, card) if days else "")
 
 
 def _note_past(days: Sequence[int], card: Card) -> str:
     as_of = format_names([format_session(day) for day in days])
-    what = f"Grey: forecasts of this model as of {as_of}, from the bars until then."
+    text = f"Grey: forecasts of this model as of {as_of}, from the bars until then."
     seen_to = card.seen_to
     if not seen_to:
-        return f"{what} The model's card does not say whether its training used what followed."
-    seen = [format_session(day) for day in days if day < seen_to]
-    if not seen:
-        return f"{what} The training used bars until {format_session(seen_to)}, so what followed was new to the model."
+        return f"{text} The model's card does not say whether its training used what followed."
+    seen_days = [format_session(day) for day in days if day < seen_to]
+    if not seen_days:
+        return f"{text} The training used bars until {format_session(seen_to)}, so what followed was new to the model."
     return (
-        f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed "
-        f"{format_names(seen)}: those forecasts may look better than new ones."
+        f"{text} The training used bars until {format_session(seen_to)}, perhaps also what followed "
+        f"{format_names(seen_days)}: those forecasts may look better than new ones."
     )
 
 
@@ -237,16 +237,17 @@ def _label(forecast: Forecast, s: int) -> str:
     horizons = " and ".join(
         dict.fromkeys((format_horizon(forecast.horizons[0]), format_horizon(forecast.horizons[-1])))
     )
-    what = "prices" if forecast.prices is not None else "values"
-    return f"Forecast {what} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"
+    kind = "prices" if forecast.prices is not None else "values"
+    return f"Forecast {kind} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"
 
 
 def _make_forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
     prices: list[float | None] = [None] * len(forecast.quantiles)
     if forecast.prices is not None:
         prices = forecast.prices[s, h].tolist()
-    shown = forecast.values[s, h] if forecast.returns is None else np.expm1(forecast.returns[s, h])
-    values: list[float] = shown.tolist()
+    values: list[float] = (
+        forecast.values[s, h] if forecast.returns is None else np.expm1(forecast.returns[s, h])
+    ).tolist()
     return ForecastLine(
         horizon=forecast.horizons[h],
         session=format_session(forecast.target_sessions[h] if forecast.target_sessions else None),

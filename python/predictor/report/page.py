@@ -174,16 +174,16 @@ def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     attributions, is_only = content.attributions, len(content.symbols) == 1
     forecast = make_forecast_view(content.bars, content.forecast, symbol, page)
-    drawn, problem = None, ""
+    paths_view, problem = None, ""
     if isinstance(paths, TooFewBarsError):
         problem = paths.message
     elif paths is not None and symbol in paths.refusals:
         problem = paths.refusals[symbol].message
     elif paths is not None:
-        drawn = make_paths_view(paths, content.bars, symbol, paths.days, page)
+        paths_view = make_paths_view(paths, content.bars, symbol, paths.days, page)
     return SymbolView(
         forecast=forecast,
-        paths=drawn,
+        paths=paths_view,
         without_paths=problem,
         reasons=tuple(
             make_reason_view(
@@ -328,8 +328,8 @@ def _make_reasons_panel(attribution: Attribution, symbol: str) -> charts.BarsPan
     s = attribution.symbols.index(symbol)
     factor, unit = choose_display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
-    moved = np.flatnonzero(values)
-    names, lengths = charts.select_largest([attribution.row_names[r] for r in moved], values[moved], SHOWN_INPUTS)
+    movers = np.flatnonzero(values)
+    names, lengths = charts.select_largest([attribution.row_names[r] for r in movers], values[movers], SHOWN_INPUTS)
     day = f", as of {format_session(attribution.as_of_session)}" if attribution.as_of_session else ""
     return charts.BarsPanel(
         names=names,

@@ -52,11 +52,11 @@ DrawnPaths = PricePaths | TooFewBarsError | None
 
 def draw_paths(forecast: Forecast, bars: BarPanel, symbols: Sequence[str]) -> DrawnPaths:
     """Joint paths of some symbols of a forecast, from their whole past."""
-    drawn = [symbol for symbol in symbols if symbol in forecast.symbols and symbol not in forecast.refusals]
-    if forecast.prices is None or not drawn:
+    shown_symbols = [symbol for symbol in symbols if symbol in forecast.symbols and symbol not in forecast.refusals]
+    if forecast.prices is None or not shown_symbols:
         return None
     try:
-        return simulate_paths(forecast.select(drawn), bars)
+        return simulate_paths(forecast.select(shown_symbols), bars)
     except TooFewBarsError as error:
         return error
 

@@ -55,14 +55,14 @@ class PageFigures:
     def add(self, figure: "Figure") -> PageFigure:
         """Add a figure; its theme is part of `common`."""
         self._count += 1
-        drawn: dict[str, Any] = json.loads(str(figure.to_json()))
-        drawn["layout"].pop("template", None)
-        for trace in drawn["data"]:
+        content: dict[str, Any] = json.loads(str(figure.to_json()))
+        content["layout"].pop("template", None)
+        for trace in content["data"]:
             across = trace.get("x")  # mostly repeated dates, so that traces share them
             if isinstance(across, list) and across and all(isinstance(text, str) for text in across):
                 trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
-        height = int(drawn["layout"]["height"])
-        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_convert_to_float32(drawn)))
+        height = int(content["layout"]["height"])
+        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_convert_to_float32(content)))
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""

@@ -44,7 +44,7 @@ def _add_flag(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, f
         parser.add_argument(spelling, dest=field.name, action="store_true", help=flag.help)
         return
     is_required = field.default is MISSING
-    shown = flag.help if is_required or field.default is None else f"{flag.help} [%(default)s]"
+    help_text = flag.help if is_required or field.default is None else f"{flag.help} [%(default)s]"
     choices = get_args(kind) if get_origin(kind) is Literal else None
     parser.add_argument(
         spelling,
@@ -54,7 +54,7 @@ def _add_flag(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, f
         default=None if is_required else field.default,
         required=is_required,
         metavar=flag.metavar,
-        help=shown,
+        help=help_text,
     )
 
 

@@ -144,11 +144,11 @@ class CredentialRotation:
 
     def __init__(self, settings: "ServerSettings") -> None:
         tls, token_file = settings.tls, settings.token_file
-        own = {"QUANTRA_TOKEN": settings.token, "QUANTRA_ADMIN_TOKEN": settings.admin_token}
+        environment_tokens = {"QUANTRA_TOKEN": settings.token, "QUANTRA_ADMIN_TOKEN": settings.admin_token}
         self._tls = None if tls is None else WatchedFile("certificates", partial(Certificates.read, tls))
         self._tokens: WatchedFile[Tokens] | None = None
-        if token_file is not None or any(own.values()):
-            self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, own))
+        if token_file is not None or any(environment_tokens.values()):
+            self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, environment_tokens))
         self._private = tuple(path for path in (token_file, None if tls is None else tls.key) if path is not None)
         self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
@@ -183,12 +183,12 @@ class CredentialRotation:
                 _log.warning("other users can read %s; restrict it with chmod 600", path.name)
 
 
-def read_tokens(file: Path | None, own: Mapping[str, str]) -> Tokens:
+def read_tokens(file: Path | None, environment_tokens: Mapping[str, str]) -> Tokens:
     """Read the tokens of a file and add those of environment variables.
 
     Args:
         file: Token file; None: none.
-        own: The additional token of each name in OWN_ROLES; empty: none.
+        environment_tokens: The additional token of each name in OWN_ROLES; empty: none.
 
     Raises:
         ConfigurationError: The file or a token is invalid.
@@ -202,7 +202,7 @@ def read_tokens(file: Path | None, own: Mapping[str, str]) -> Tokens:
             raise ConfigurationError(f"--token-file {file.name} is not UTF-8; save it as UTF-8") from None
         except ConfigurationError as error:
             raise ConfigurationError(f"--token-file {file.name}: {error.message}") from None
-    for name, token in own.items():
+    for name, token in environment_tokens.items():
         try:
             tokens = tokens.with_token(Token.of(name, OWN_ROLES[name], token)) if token else tokens
         except ConfigurationError as error:

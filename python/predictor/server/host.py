@@ -159,32 +159,32 @@ class Host:
 
     async def load(self) -> None:
         """Load the models on a separate thread; raises QuantraError if no model can be served."""
-        loaded: Future[LoadedService] = Future()
-        loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
+        future: Future[LoadedService] = Future()
+        future.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
         schedule, observer = self._batcher.schedule, self._metrics
 
         def load() -> None:
             try:
-                loaded.set_result(load_service(self._settings, self._report_change, self.refresh, observer, schedule))
+                future.set_result(load_service(self._settings, self._report_change, self.refresh, observer, schedule))
             except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
-                loaded.set_exception(error)
+                future.set_exception(error)
 
         threading.Thread(target=load, name="load", daemon=True).start()
-        self._loaded = await asyncio.wrap_future(loaded)
+        self._loaded = await asyncio.wrap_future(future)
 
     def serve(self) -> None:
         """Answer calls with the loaded models."""
-        loaded = self._ready_service
+        backend = self._ready_service
         if self._metrics is not None:
-            self._metrics.read(loaded.gauges)
-        log_problems(loaded.service.problems)
-        self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
+            self._metrics.read(backend.gauges)
+        log_problems(backend.service.problems)
+        self._listener.serve(backend.calls, backend.names, {LEDGER.full_name: backend.ledger_calls})
         if self._admin is not None:
-            self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
+            self._admin.serve(backend.admin, (), {LIFECYCLE.full_name: self._lifecycle})
         if self._settings.watch:
             self._start_task(watch_models(self.refresh))
-        if loaded.widths is not None:
-            self._start_task(self._watch_widths(loaded.widths))
+        if backend.widths is not None:
+            self._start_task(self._watch_widths(backend.widths))
 
     @property
     def is_busy(self) -> bool:

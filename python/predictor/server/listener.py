@@ -96,8 +96,8 @@ class Listener:
             self._add_handlers(REFLECTION, self._grpc.create_reflection_handlers(self._names))
         self._grpc.set_health({"", *self._names} - self._healthy, serving=False)
         self._servers = [await self._accept(sock) for sock in self._sockets]
-        work = (self._check_connections(), self._receiver.end_slow_requests())
-        self._tasks = [self._loop.create_task(each) for each in work]
+        coroutines = (self._check_connections(), self._receiver.end_slow_requests())
+        self._tasks = [self._loop.create_task(coroutine) for coroutine in coroutines]
 
     def serve(self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None) -> None:
         """Answer calls; health becomes SERVING for the server, its services and these models.

@@ -151,11 +151,11 @@ class Metrics:
         yield from self._process.collect()
         if self._gauges is not None:
             contents = {name: read() for name, read in self._gauges.queues.items()}
-            for index, (unit, what) in enumerate(
+            for index, (unit, subject) in enumerate(
                 (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
             ):
                 family = GaugeMetricFamily(
-                    f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",)
+                    f"quantra_queue_{unit}", f"{subject} without a response yet.", labels=("queue",)
                 )
                 for name, counts in contents.items():
                     family.add_metric((name,), counts[index])
@@ -174,7 +174,7 @@ class Metrics:
         refused = CounterMetricFamily(
             "quantra_refused_instances", "Rejected instances in answered requests.", labels=(*_MODEL, "reason")
         )
-        histograms = [HistogramMetricFamily(name, what, labels=_CALL) for name, what, _ in _HISTOGRAMS]
+        histograms = [HistogramMetricFamily(name, text, labels=_CALL) for name, text, _ in _HISTOGRAMS]
         with self._lock:
             for family, counts in ((requests, self._requests), (refused, self._refused)):
                 for labels, count in counts.items():

@@ -395,7 +395,7 @@ class Servicer:
         if response.done():
             self._send_response(served, response)
         else:
-            response.add_done_callback(lambda ended: self._bridge.call(partial(self._send_response, served, ended)))
+            response.add_done_callback(lambda future: self._bridge.call(partial(self._send_response, served, future)))
 
     def _send_response(self, served: ServedCall, response: "Future[bytes]") -> None:
         if served.call.is_over or response.cancelled():

@@ -108,7 +108,7 @@ class Tokens:
 
     def with_token(self, token: Token) -> "Tokens":
         """Add a token, unless it is present."""
-        return self if any(each.digest == token.digest for each in self.all) else Tokens((*self.all, token))
+        return self if any(other.digest == token.digest for other in self.all) else Tokens((*self.all, token))
 
 
 NONE: Final = Tokens(())

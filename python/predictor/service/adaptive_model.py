@@ -50,7 +50,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         except LedgerError as error:
             note = describe_calibrated(error)
             return tuple(
-                replace(each, warnings=(*each.warnings, note)) for each in self._model.explain(query, now, deadline)
+                replace(item, warnings=(*item.warnings, note)) for item in self._model.explain(query, now, deadline)
             )
         complete = self._with_medians(query)
         explained = dict(zip(complete.targets, self._model.explain(complete, now, deadline), strict=True))

@@ -201,17 +201,17 @@ class ForecastRecorder:
                 records = requested.records(self._engine)
                 forecasts += records
                 rows[forecast_id] = len(records)
-        sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
-        self._count_lost(len(forecasts) - len(sound))
+        valid_records = forecasts if are_scorable(forecasts) else [f for f in forecasts if not f.problem]
+        self._count_lost(len(forecasts) - len(valid_records))
         requests = [requested.request() for requested in batch.requested.values()]
         gaps: list[LedgerEvent] = []
         if self._unreported:
             reason = f"{format_count(self._unreported, 'forecast')} of clients not recorded"
             gaps.append(LedgerEvent(kind=GAP, reason=reason))
-        self._ledger.append(chain(sound, requests, gaps))
+        self._ledger.append(chain(valid_records, requests, gaps))
         served = sum(rows[request.forecast_id] * request.calls for request in requests)
-        self.recorded += served - (len(forecasts) - len(sound))
-        if len(sound) == len(forecasts):
+        self.recorded += served - (len(forecasts) - len(valid_records))
+        if len(valid_records) == len(forecasts):
             self._remembered.update(rows)
             for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
                 del self._remembered[oldest]

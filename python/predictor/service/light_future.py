@@ -66,9 +66,9 @@ class LightFuture(Future[ResultT]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """See `Future.exception`."""
         if self._phase < CANCELLED:
-            done = threading.Event()
-            self.add_done_callback(lambda _: done.set())
-            if not done.wait(timeout):
+            event = threading.Event()
+            self.add_done_callback(lambda _: event.set())
+            if not event.wait(timeout):
                 raise TimeoutError
         if self._phase == CANCELLED:
             raise CancelledError

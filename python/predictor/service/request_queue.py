@@ -470,9 +470,9 @@ class RequestQueue:
                 key.is_woken = is_over or self._policy.has(key)
                 if key.is_woken:
                     key.wakeups.put(None)
-            wanted = self._start_all(requests)
-            if wanted or is_over:
-                return wanted
+            live_requests = self._start_all(requests)
+            if live_requests or is_over:
+                return live_requests
 
     def take_in_turn(self) -> AnyRequest | None:
         """Wait for the next live request of any string key; None once the queue is closed and drained."""

@@ -310,10 +310,10 @@ class PredictionService:
         self.close()
 
     def _observers_of(self, context: CallContext) -> Sequence[Observer]:
-        own, other = self._observer, context.observer
-        if own is None or other is None:
-            return () if (only := own or other) is None else (only,)
-        return own, other
+        service_observer, call_observer = self._observer, context.observer
+        if service_observer is None or call_observer is None:
+            return () if (observer := service_observer or call_observer) is None else (observer,)
+        return service_observer, call_observer
 
     def _put(self, reference: str, queued: AnyRequest) -> ModelWorker:
         while True:

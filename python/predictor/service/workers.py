@@ -74,9 +74,9 @@ def now() -> datetime:
 def rows_of(instances: Iterable[InstanceOrError]) -> int:
     """Count the symbols; an instance that failed to decode has none."""
     rows = 0
-    for each in instances:
-        if not isinstance(each, QuantraError):
-            rows += len(each.input.symbols)
+    for instance in instances:
+        if not isinstance(instance, QuantraError):
+            rows += len(instance.input.symbols)
     return rows
 
 
@@ -159,8 +159,8 @@ class ModelWorker:
             if decoded:
                 self._predict_with_retry(decoded, begun_at_s)
         finally:
-            if left := [queued for queued in requests if queued.queue is not None]:
-                self._queue.release(left)
+            if open_requests := [queued for queued in requests if queued.queue is not None]:
+                self._queue.release(open_requests)
         self._batch_s[size.bit_length()] = time.perf_counter() - begun_at_s
 
     def _predict_with_retry(
@@ -191,7 +191,7 @@ class ModelWorker:
         all_instances = [instance for _, instances in decoded for instance in instances]
         if (max_age := self._max_age_sessions) is not None:
             all_instances = [
-                each if isinstance(each, QuantraError) else limit_age(each, max_age) for each in all_instances
+                item if isinstance(item, QuantraError) else limit_age(item, max_age) for item in all_instances
             ]
         deadline = SharedDeadline([queued.context for queued, _ in decoded])
         batch = self._model.prepare_batch(all_instances, self._clock(), deadline)

@@ -484,7 +484,7 @@ def find_fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -
         return ""
     missing = SessionCalendar.weekdays(int(sessions[0]), int(sessions[-1])).missing(sessions)
     suffixes = (symbol.rpartition(".")[2] for symbol in symbols if "." in symbol)
-    best, most = "", 0
+    best, max_explained = "", 0
     for name in dict.fromkeys((*(SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES), *OTHERS)):
         try:
             calendar = SessionCalendar.named(name, int(sessions[0]), int(sessions[-1]))
@@ -494,9 +494,9 @@ def find_fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -
         if len(strange) > MAX_UNEXPECTED_SHARE * len(sessions):
             continue
         explained = len(missing) - len(calendar.missing(np.setdiff1d(sessions, strange))) - len(strange)
-        if explained <= most:
+        if explained <= max_explained:
             continue
-        best, most = name, explained
+        best, max_explained = name, explained
         if explained >= SUFFICIENT * len(missing):
             break
     return best

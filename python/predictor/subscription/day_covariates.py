@@ -12,11 +12,11 @@ from predictor.covariates.covariates import find_positions, take_columns
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, format_names
 
 
-def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], rows: IndexArray) -> None:
+def check_pushed(covariates: Covariates, pushed: Covariates, symbols: Sequence[str], rows: IndexArray) -> None:
     """Check that a push has the covariates of the subscription.
 
     Args:
-        own: covariates of the subscription's S symbols, including static values.
+        covariates: covariates of the subscription's S symbols, including static values.
         pushed: covariates of the P pushed symbols.
         symbols: names of the P symbols.
         rows: [P] their indices among the S symbols.
@@ -26,23 +26,23 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
         UnknownCovariateError: the subscription does not have a pushed covariate.
         CovariatesError: a static value differs from the subscription's.
     """
-    have = {"observed": (own.observed, pushed.observed), "known": (own.known, pushed.known)}
-    for group, (subscribed, sent) in have.items():
-        if lacking := [name for name in subscribed if name not in sent]:
+    have = {"observed": (covariates.observed, pushed.observed), "known": (covariates.known, pushed.known)}
+    for group, (subscribed, pushed_values) in have.items():
+        if lacking := [name for name in subscribed if name not in pushed_values]:
             raise CovariateMissingError(
                 f"{group} covariate {lacking[0]} was not pushed; push a value of the day, or NaN, with each bar",
                 metadata={"covariate": lacking[0], "group": group},
             )
-        if unknown := [name for name in sent if name not in subscribed]:
+        if unknown := [name for name in pushed_values if name not in subscribed]:
             raise UnknownCovariateError(
                 f"{group} covariate {unknown[0]} is not in the subscription, which has {format_names([*subscribed])}",
                 metadata={"covariate": unknown[0]},
             )
     for name, values in pushed.numbers.items():
-        if name not in own.numbers or not np.array_equal(values, own.numbers[name][rows], equal_nan=True):
+        if name not in covariates.numbers or not np.array_equal(values, covariates.numbers[name][rows], equal_nan=True):
             raise _make_not_static_error(name, symbols)
     for name, texts in pushed.categories.items():
-        if name not in own.categories or texts != tuple(own.categories[name][row] for row in rows):
+        if name not in covariates.categories or texts != tuple(covariates.categories[name][row] for row in rows):
             raise _make_not_static_error(name, symbols)
 
 

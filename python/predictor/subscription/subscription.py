@@ -151,7 +151,7 @@ class Subscription:
     """The last day."""
     places: Mapping[str, int]
     """The row of each symbol."""
-    most: int
+    max_sessions: int
     """Most sessions that are kept."""
     has_dropped: bool
     """Whether older sessions were dropped."""
@@ -168,21 +168,21 @@ class Subscription:
             MalformedRequestError: the instance has feature windows or a single session.
         """
         bars = require_panel(instance)
-        most = max(bars_needed, 2)
-        kept = bars.last(most)
-        count = len(kept.sessions)
+        max_sessions = max(bars_needed, 2)
+        recent = bars.last(max_sessions)
+        count = len(recent.sessions)
         history, ahead = day_covariates.split_last_day(instance.covariates.last(count), count)
-        last = replace(kept.last(1))
+        last = replace(recent.last(1))
         day = PartialDay(bars=last, covariates=ahead, has_arrived=np.ones(len(bars.symbols), np.bool_), is_ready=True)
         return cls(
             template=replace(instance, input=last, covariates=NO_COVARIATES, request_id=""),
             history=replace(
-                kept.until(int(kept.sessions[-2]))
+                recent.until(int(recent.sessions[-2]))
             ),  # a copy: a view would keep the complete history in memory
             covariates=history,
             day=day,
             places={symbol: row for row, symbol in enumerate(bars.symbols)},
-            most=most,
+            max_sessions=max_sessions,
             has_dropped=len(bars.sessions) > count,
         )
 
@@ -235,15 +235,15 @@ class Subscription:
             return _check(self._flush(push), bars_needed)
         rows = self._find_rows(push.bars)
         _check_columns(self.history, push.bars)
-        own = self.template
-        if push.gap_policy not in (None, own.gap_policy):
+        template = self.template
+        if push.gap_policy not in (None, template.gap_policy):
             raise BarsError(
-                f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
-                "it out"
+                f"gap policy is {push.gap_policy}, but the subscription's is {template.gap_policy} and cannot change; "
+                "leave it out"
             )
         for name, pushed, opened in (
-            ("allow_incomplete_last_bar", push.allow_incomplete_last_bar, own.allow_incomplete_last_bar),
-            ("accept_suspect_bars", push.accept_suspect_bars, own.accept_suspect_bars),
+            ("allow_incomplete_last_bar", push.allow_incomplete_last_bar, template.allow_incomplete_last_bar),
+            ("accept_suspect_bars", push.accept_suspect_bars, template.accept_suspect_bars),
         ):
             if pushed and not opened:
                 raise BarsError(
@@ -251,7 +251,7 @@ class Subscription:
                 )
         push.covariates.check(len(rows), push.bars.sessions)
         day_covariates.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
-        before = self._continue_on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
+        before = self._continue_on(int(push.bars.sessions[0]), push.covariates, max(self.max_sessions, bars_needed))
         _check_jumps(before.history, push.bars)
         day = before.day.with_rows(push.bars, push.covariates, rows)
         after = replace(before, day=day.flushed() if push.flush else day)
@@ -281,7 +281,7 @@ class Subscription:
             )
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
 
-    def _continue_on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
+    def _continue_on(self, session: int, covariates: Covariates, max_sessions: int) -> "Subscription":
         """Return this subscription if `session` is its last day, else a copy with `session` as the new last day."""
         if session == self.day.session:
             return self
@@ -298,14 +298,14 @@ class Subscription:
                 metadata={"date": format_date(self.day.session), "symbol": self.waits_for[0]},
             )
         bars = self.history.followed_by(self.day.bars)
-        kept = bars.last(most - 1)
+        recent = bars.last(max_sessions - 1)
         return replace(
             self,
-            most=most,
-            history=kept,
-            covariates=day_covariates.append_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
+            max_sessions=max_sessions,
+            history=recent,
+            covariates=day_covariates.append_past(self.covariates, self.day.covariates).last(len(recent.sessions)),
             day=self.day.next(session, covariates),
-            has_dropped=self.has_dropped or len(kept.sessions) < len(bars.sessions),
+            has_dropped=self.has_dropped or len(recent.sessions) < len(bars.sessions),
         )
 
 
@@ -325,17 +325,17 @@ def _check(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
     return pushed
 
 
-def _check_columns(own: BarPanel, bars: BarPanel) -> None:
+def _check_columns(history: BarPanel, bars: BarPanel) -> None:
     """Raise BarsError for several days, or for other columns, calendar or currency than the subscription's."""
     if len(bars.sessions) != 1:
         raise BarsError(f"a push must have bars of one session, but has {len(bars.sessions)}; push each day separately")
-    if bars.columns != own.columns:
+    if bars.columns != history.columns:
         raise BarsError(
-            f"a push must have the columns of the subscription, {', '.join(own.columns)}, but has "
+            f"a push must have the columns of the subscription, {', '.join(history.columns)}, but has "
             f"{', '.join(bars.columns)}"
         )
     for name in ("calendar", "currency"):
-        had, pushed = getattr(own, name), getattr(bars, name)
+        had, pushed = getattr(history, name), getattr(bars, name)
         if pushed and pushed != had:
             raise BarsError(f"{name} of the push is {pushed!r}, but the subscription's is {had!r}; leave it out")
 
@@ -346,9 +346,9 @@ def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
     Raises:
         ResubscribeError: a price jumps; the message names the symbol.
     """
-    own = history if bars.symbols == history.symbols else history.select(bars.symbols)
-    recent = own.last(1)
-    jumps = (own if np.isnan(recent.close).any() else recent).followed_by(bars).unexplained_jumps()
+    past = history if bars.symbols == history.symbols else history.select(bars.symbols)
+    recent = past.last(1)
+    jumps = (past if np.isnan(recent.close).any() else recent).followed_by(bars).unexplained_jumps()
     if not jumps.count:
         return
     first = jumps.shown[0]
@@ -398,8 +398,8 @@ def make_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | Non
     last = int(bars.sessions[-1])
     if forecast.as_of_session == to_date(last):
         return None
-    own = (forecast.refusals.get(bars.symbols[row]) for row in np.flatnonzero(bars.present[:, -1]))
-    return next((error for error in own if isinstance(error, BarsError | BarIncompleteError)), None)
+    errors = (forecast.refusals.get(bars.symbols[row]) for row in np.flatnonzero(bars.present[:, -1]))
+    return next((error for error in errors if isinstance(error, BarsError | BarIncompleteError)), None)
 
 
 def require_panel(instance: Instance) -> BarPanel:

@@ -191,10 +191,10 @@ class Api:
                 self._in_flight[name] += 1
                 try:
                     message, has_lists = await self._bodies.read(request, lambda body: parse_message(body, kind))
-                    answered = await self._call(name, message.SerializeToString(), context, request)
+                    response_body = await self._call(name, message.SerializeToString(), context, request)
                 finally:
                     self._in_flight[name] -= 1
-                return respond(response.FromString(answered), as_lists=has_lists)
+                return respond(response.FromString(response_body), as_lists=has_lists)
             except UnreadBodyError as unread:
                 return respond_error(unread.error, ends_connection=True)
             except Exception as error:  # noqa: BLE001 - process boundary
@@ -231,15 +231,15 @@ class Api:
         return respond(await self.call("GetModel", message, pb.GetModelResponse, request))
 
     async def _report_health(self, request: Request) -> Response:
-        answered = HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
+        health = HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
         if self._calls is not None:
             context = CallContext.with_timeout(_HEALTH_S)
             try:
                 answer = await self._await_answer(self._calls.check_health(context), context, request)
-                answered = HealthCheckResponse.FromString(answer)
+                health = HealthCheckResponse.FromString(answer)
             except QuantraError as error:
                 return respond_error(error)
-        return respond(answered, code=200 if answered.status == HealthCheckResponse.SERVING else 503)
+        return respond(health, code=200 if health.status == HealthCheckResponse.SERVING else 503)
 
     async def _serve_openapi(self, _: Request) -> Response:
         return Response(describe_api(), media_type=JSON)
@@ -265,14 +265,14 @@ class Api:
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
-        answered = await self._await_answer(self._calls.call(name, body, context), context, request)
-        if len(answered) > self._limits.send_bytes:
+        answer = await self._await_answer(self._calls.call(name, body, context), context, request)
+        if len(answer) > self._limits.send_bytes:
             raise RequestTooLargeError(
-                f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
+                f"the response has {len(answer)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
                 "targets or paths, or less detail",
-                metadata={"have": str(len(answered)), "most": str(self._limits.send_bytes)},
+                metadata={"have": str(len(answer)), "most": str(self._limits.send_bytes)},
             )
-        return answered
+        return answer
 
     async def _await_answer(self, answer: "Future[bytes]", context: CallContext, request: Request) -> bytes:
         """Wait for an answer, as `_await_finish`.
@@ -293,16 +293,16 @@ class Api:
         Raises:
             QuantraError: One of both happened.
         """
-        done = asyncio.Event()
-        answer.add_done_callback(lambda _: self._bridge.call(done.set))
-        waiting = asyncio.ensure_future(done.wait())
-        leaving = asyncio.ensure_future(_wait_until_left(request))
+        completion = asyncio.Event()
+        answer.add_done_callback(lambda _: self._bridge.call(completion.set))
+        answer_task = asyncio.ensure_future(completion.wait())
+        disconnect_task = asyncio.ensure_future(_wait_until_left(request))
         timeout_s = None if math.isinf(context.left_s) else context.left_s
         try:
-            await asyncio.wait({waiting, leaving}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer_task, disconnect_task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiting.cancel()
-            leaving.cancel()
+            answer_task.cancel()
+            disconnect_task.cancel()
         if not answer.done():
             try:
                 context.check()
@@ -350,20 +350,20 @@ def join_paths(messages: Sequence[bytes]) -> bytes:
 def _simulate(calls: "PredictionCalls", body: bytes, context: CallContext) -> "Future[bytes]":
     """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
-    joined: Future[bytes] = Future()
+    answer: Future[bytes] = Future()
     call = calls.open(PATHS, context, messages.append)
 
-    def finish(ended: "Future[None]") -> None:
-        if not joined.set_running_or_notify_cancel():
+    def finish(future: "Future[None]") -> None:
+        if not answer.set_running_or_notify_cancel():
             return
         try:
-            ended.result()
+            future.result()
         except QuantraError as error:
-            joined.set_exception(error)
+            answer.set_exception(error)
             return
-        joined.set_result(join_paths(messages))
+        answer.set_result(join_paths(messages))
 
     call.completion.add_done_callback(finish)
     call.send(body)
     call.end_requests()
-    return joined
+    return answer

@@ -99,8 +99,8 @@ class HostCheck:
 
 def host_names(address: Address, others: Iterable[str]) -> frozenset[str]:
     """Return the names of a server: that of its address, those of this machine if it is local, and others."""
-    own = f"[{address.host}]" if ":" in address.host else address.host
-    return frozenset({own.lower(), *(name.lower() for name in others)}) | (
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return frozenset({host.lower(), *(name.lower() for name in others)}) | (
         LOCAL_NAMES if address.is_loopback else frozenset()
     )
 
@@ -193,7 +193,7 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
     if settings.remote is not None:
         return await asyncio.to_thread(_connect, settings.remote)
     schedule = InlineBatcher().schedule
-    loaded = await asyncio.to_thread(
+    backend = await asyncio.to_thread(
         load_service,
         settings.server,
         log_problems,
@@ -203,18 +203,18 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
         is_recording=False,
         may_be_empty=may_be_empty,
     )
-    log_problems(loaded.service.problems)
+    log_problems(backend.service.problems)
 
     def refresh() -> None:
-        if loaded.widths is not None:
-            loaded.widths.follow()
-        log_problems(loaded.service.served.refresh())
+        if backend.widths is not None:
+            backend.widths.follow()
+        log_problems(backend.service.served.refresh())
 
     return _Backend(
-        calls=ServiceCalls(loaded.calls),
-        models=ServiceModels(loaded.service),
+        calls=ServiceCalls(backend.calls),
+        models=ServiceModels(backend.service),
         refresh=refresh,
-        close=loaded.close,
+        close=backend.close,
     )
 
 

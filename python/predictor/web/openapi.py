@@ -44,16 +44,16 @@ def describe_api() -> bytes:
         path: {"post": {**_describe_operation(text, response, timeout), "requestBody": _describe_content(request)}}
         for path, text, request, response in _POSTS
     }
-    named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    model_parameter = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     for path, text, kind in _GETS:
-        paths[path] = {"get": _describe_operation(text, kind, *([named] if "{" in path else []))}
-    described = {
+        paths[path] = {"get": _describe_operation(text, kind, *([model_parameter] if "{" in path else []))}
+    description = {
         "openapi": "3.1.0",
         "info": {"title": "Quantra", "version": version("quantra"), "description": "quantra.v1 in protobuf's JSON."},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
-    return json.dumps(described, separators=(",", ":")).encode()
+    return json.dumps(description, separators=(",", ":")).encode()
 
 
 def _describe_operation(text: str, response: type[Message], *parameters: dict[str, Any]) -> dict[str, Any]:

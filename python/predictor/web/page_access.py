@@ -141,8 +141,8 @@ class PageAccess:
             return response
         if not self._token.is_in(request.cookies.get(_COOKIE)):
             return _refuse("open the address that `quantra ui` printed; its token changes at each start")
-        own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-        if request.method != "GET" and request.headers.get("origin") != own:
+        origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        if request.method != "GET" and request.headers.get("origin") != origin:
             return _refuse("this request does not come from the page; use the page's own buttons")
         return None
 

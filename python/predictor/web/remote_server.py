@@ -67,27 +67,27 @@ class ForwardedCalls:
 
     def _forward(self, method: str, body: bytes, context: CallContext) -> Future[bytes]:
         timeout_s, answer = min(context.left_s, MAX_TIMEOUT_S), Future[bytes]()
-        sent: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
-        answer.add_done_callback(lambda _: sent.cancel())  # as above
+        call: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
+        answer.add_done_callback(lambda _: call.cancel())  # as above
 
-        def finish(done: Any) -> None:
+        def finish(_: Any) -> None:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(done.result())
+                answer.set_result(call.result())
             except (grpc.RpcError, grpc.FutureCancelledError) as failure:
                 answer.set_exception(self._make_remote_error(failure, timeout_s))
 
-        sent.add_done_callback(finish)
+        call.add_done_callback(finish)
         return answer
 
     def _collect(self, parts: Any, answer: Future[bytes], timeout_s: float) -> None:
         try:
-            joined: bytes | QuantraError = join_paths(list(parts))
+            result: bytes | QuantraError = join_paths(list(parts))
         except grpc.RpcError as failure:
-            joined = self._make_remote_error(failure, timeout_s)
+            result = self._make_remote_error(failure, timeout_s)
         if answer.set_running_or_notify_cancel():
-            answer.set_result(joined) if isinstance(joined, bytes) else answer.set_exception(joined)
+            answer.set_result(result) if isinstance(result, bytes) else answer.set_exception(result)
 
     def _make_remote_error(self, failure: Exception, timeout_s: float) -> QuantraError:
         if isinstance(failure, grpc.RpcError):

@@ -150,8 +150,8 @@ class WorkspaceWidgets:
     async def _bars_for(self, model: str, symbols: Sequence[str], request: Request) -> "BarPanel":
         """Read the bars that a model needs; a model that compares symbols gets all."""
         described = await self._api.call("GetModel", pb.GetModelRequest(model=model), pb.GetModelResponse, request)
-        needed = max(described.model.bars_needed, _SHOWN_SESSIONS)
-        return await self._read_bars(request, () if described.model.is_panel_model else symbols, needed)
+        sessions = max(described.model.bars_needed, _SHOWN_SESSIONS)
+        return await self._read_bars(request, () if described.model.is_panel_model else symbols, sessions)
 
     async def _read_bars(self, request: Request, symbols: Sequence[str], sessions: int) -> "BarPanel":
         """Read the last sessions of the ledger; of all symbols without names.
@@ -208,9 +208,9 @@ def _forecast_rows(forecast: Forecast) -> Iterator[dict[str, object]]:
             row["session"] = str(forecast.target_sessions[h]) if forecast.target_sessions else ""
             for q, level in enumerate(forecast.quantiles):
                 value = float(forecast.values[s, h, q])
-                shown = value if forecast.returns is None else convert_to_simple_return(value)
+                shown_value = value if forecast.returns is None else convert_to_simple_return(value)
                 row[f"p{100 * level:g}".replace(".", "_")] = (
-                    shown if math.isfinite(shown) else None
+                    shown_value if math.isfinite(shown_value) else None
                 )  # a dot means a path
             yield {**row, "problem": "" if refusal is None else refusal.message}
 

@@ -52,7 +52,7 @@ def decode_skill(message: pb.Skill) -> Skill:
 def encode(forecast: Forecast) -> bytes:
     """Encode a forecast as the bytes of a message; those that the forecasts of a model for one day share are cached."""
     values = arrays.encode_float64(forecast.values)
-    own = pb.Forecast(
+    message = pb.Forecast(
         symbols=forecast.symbols,
         lag=forecast.lag,
         values=values,
@@ -63,12 +63,12 @@ def encode(forecast: Forecast) -> bytes:
         warnings=forecast.warnings,
     )
     if forecast.refusals:
-        own.refusals.extend(errors.encode_each(forecast.refusals))
+        message.refusals.extend(errors.encode_each(forecast.refusals))
     if forecast.scores is not None:
-        own.scores = arrays.encode_float64(forecast.scores)
-        own.universe_hash = forecast.universe_hash
+        message.scores = arrays.encode_float64(forecast.scores)
+        message.universe_hash = forecast.universe_hash
     if forecast.ranks is not None:
-        own.ranks.extend(forecast.ranks.ravel().tolist())
+        message.ranks.extend(forecast.ranks.ravel().tolist())
     shared = _encode_shared(
         forecast.as_of_session,
         forecast.target_sessions,
@@ -81,7 +81,7 @@ def encode(forecast: Forecast) -> bytes:
         forecast.weights_hash,
         forecast.skill,
     )
-    return shared + own.SerializeToString()
+    return shared + message.SerializeToString()
 
 
 @lru_cache(maxsize=256)

@@ -259,7 +259,7 @@ def _decode_values(group: str, messages: Sequence[pb.CovariateValues], shape: tu
     check_count(f"covariates.{group}", len(messages), MAX_FEATURES)
     check_count(f"covariates.{group}: values", len(messages) * int(np.prod(shape)), MAX_CELLS)
     names = _check_names(group, [message.name for message in messages])
-    values = (arrays.decode_float64(each.values, shape, f"covariates.{group} {each.name}") for each in messages)
+    values = (arrays.decode_float64(item.values, shape, f"covariates.{group} {item.name}") for item in messages)
     return dict(zip(names, values, strict=True))
 
 
@@ -423,20 +423,20 @@ def _check_shape(
 class InstanceDecoder:
     """Decodes the instances of a request; raises MalformedRequestError if it has no instance."""
 
-    def __init__(self, body: bytes, counted: RequestCounts) -> None:
-        if not counted.instances:
+    def __init__(self, body: bytes, counts: RequestCounts) -> None:
+        if not counts.instances:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
-        self._body, self._positions = body, counted.instances
+        self._body, self._positions = body, counts.instances
         self.request_ids: Sequence[str] = ()
         """Id of each decoded instance; empty if it failed to decode."""
 
     def decode(self) -> tuple[InstanceOrError, ...]:
         """Decode each instance, or return its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
-        messages = [each if isinstance(each, QuantraError) else _parse_instance(body[each]) for each in self._positions]
+        messages = [p if isinstance(p, QuantraError) else _parse_instance(body[p]) for p in self._positions]
         del body  # the messages have copies
-        self.request_ids = tuple("" if isinstance(each, QuantraError) else each.request_id for each in messages)
-        return tuple(each if isinstance(each, QuantraError) else decode_or_error(each) for each in messages)
+        self.request_ids = tuple("" if isinstance(item, QuantraError) else item.request_id for item in messages)
+        return tuple(item if isinstance(item, QuantraError) else decode_or_error(item) for item in messages)
 
 
 def _parse_instance(body: bytes) -> pb.Instance | QuantraError:

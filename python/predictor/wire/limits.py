@@ -46,26 +46,26 @@ class RequestLimits:
     """Symbols x sessions per panel."""
 
 
-def check_count(what: str, have: int, max_count: int) -> None:
+def check_count(field: str, have: int, max_count: int) -> None:
     """Check a count against its limit; raises RequestTooLargeError if `have` exceeds `max_count`."""
     if have > max_count:
-        raise make_too_many_error(what, str(have), max_count)
+        raise make_too_many_error(field, str(have), max_count)
 
 
-def make_too_many_error(what: str, have: str, max_count: int) -> RequestTooLargeError:
+def make_too_many_error(field: str, have: str, max_count: int) -> RequestTooLargeError:
     """Return the error of an exceeded limit; `have` may be a text such as "more than 7"."""
     return RequestTooLargeError(
-        f"{what}: have {have}, at most {max_count} in one request; send several requests",
-        metadata={"field": what, "have": have, "most": str(max_count)},
+        f"{field}: have {have}, at most {max_count} in one request; send several requests",
+        metadata={"field": field, "have": have, "most": str(max_count)},
     )
 
 
-def check_text(what: str, text: str) -> None:
+def check_text(field: str, text: str) -> None:
     """Check the length of a name; raises RequestTooLargeError if it is longer than MAX_TEXT characters."""
     if len(text) > MAX_TEXT:
         raise RequestTooLargeError(
-            f"{what}: {text[:20]!r}... has {len(text)} characters, at most {MAX_TEXT}",
-            metadata={"field": what, "have": str(len(text)), "most": str(MAX_TEXT)},
+            f"{field}: {text[:20]!r}... has {len(text)} characters, at most {MAX_TEXT}",
+            metadata={"field": field, "have": str(len(text)), "most": str(MAX_TEXT)},
         )
 
 

@@ -29,8 +29,8 @@ def encode(info: ModelInfo) -> pb.ModelInfo:
         known_features=map(_encode_feature, info.known_features),
         static_features=map(_encode_feature, info.static_features),
         covariates=[
-            pb.CovariateInfo(name=each.name, group=_GROUP_NUMBERS[each.group], categories=each.categories)
-            for each in info.covariates
+            pb.CovariateInfo(name=item.name, group=_GROUP_NUMBERS[item.group], categories=item.categories)
+            for item in info.covariates
         ],
         schema_hash=info.schema_hash,
         encoder_length=info.encoder_length,

@@ -44,8 +44,8 @@ def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
     """
     check_count("holdings", len(message.holdings), MAX_SYMBOLS)
     check_count("prices", len(message.prices), MAX_PRICES)
-    held = _decode_pairs("holdings", [(holding.symbol, holding.value) for holding in message.holdings])
-    if len(dict(held)) != len(held):
+    holdings = _decode_pairs("holdings", [(holding.symbol, holding.value) for holding in message.holdings])
+    if len(dict(holdings)) != len(holdings):
         raise MalformedRequestError(
             "holdings: a symbol is held twice; send one value for each", metadata={"field": "holdings"}
         )
@@ -57,7 +57,7 @@ def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
         questions=PathQuestions(
             day=message.day,
             level=message.level or defaults.level,
-            holdings=dict(held),
+            holdings=dict(holdings),
             prices=tuple(_decode_pairs("prices", [(level.symbol, level.price) for level in message.prices])),
         ),
     )

@@ -15,7 +15,7 @@ from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.jobs import JobRunner
 from predictor.registry import Runtime
-from predictor.registry.model_loader import Stored, build, read_version
+from predictor.registry.model_loader import StoredVersion, build, read_version
 from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.data_warnings import without_repeats
@@ -34,7 +34,7 @@ class FittedArtifact:
 
     files: Mapping[str, bytes]
     """By path in the artifact's folder."""
-    stored: Stored
+    stored: StoredVersion
     """The same files, parsed."""
 
     @classmethod

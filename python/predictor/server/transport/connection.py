@@ -376,7 +376,7 @@ class OpenConnections:
     def limit_unread(self, max_bytes: int) -> None:
         """Abort the connections with the most unread bytes until their total is at most `max_bytes`."""
         total = sum(connection.http.pending_bytes for connection in self._open)
-        for connection in sorted(self._open, key=lambda each: each.http.pending_bytes, reverse=True):
+        for connection in sorted(self._open, key=lambda connection: connection.http.pending_bytes, reverse=True):
             if total <= max_bytes:
                 return
             total -= connection.http.pending_bytes

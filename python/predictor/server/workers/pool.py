@@ -101,8 +101,8 @@ class WorkerPool:
         """
         tasks = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
         try:
-            done, _ = await asyncio.wait(tasks, return_when="FIRST_EXCEPTION")
-            for task in done:
+            ended_tasks, _ = await asyncio.wait(tasks, return_when="FIRST_EXCEPTION")
+            for task in ended_tasks:
                 await task
         finally:
             for task in tasks:

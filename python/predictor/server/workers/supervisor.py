@@ -117,8 +117,8 @@ class AdminBroadcast:
         if name == "ServerLive":
             answer.set_result(inference_pb.ServerLiveResponse(live=True).SerializeToString())
         elif name == "ServerReady":
-            ready = bool(self._pool.serving)
-            answer.set_result(inference_pb.ServerReadyResponse(ready=ready).SerializeToString())
+            is_ready = bool(self._pool.serving)
+            answer.set_result(inference_pb.ServerReadyResponse(ready=is_ready).SerializeToString())
         elif len(self._tasks) >= _MAX_WAITING:
             answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MAX_WAITING))
         else:
@@ -230,8 +230,8 @@ async def supervise(settings: ServerSettings, log: LogSettings, load_lifecycle: 
     ):
         if settings.parent_watch:
             end_with_parent(shutdown)
-        own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
-        pool = WorkerPool(LoadModels(own, log), settings.processes)
+        worker_settings = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
+        pool = WorkerPool(LoadModels(worker_settings, log), settings.processes)
         endpoint = SupervisorEndpoint(settings, pool, load_lifecycle)
         try:
             await _serve(pool, endpoint, endpoint.bind(address), shutdown)

@@ -170,38 +170,38 @@ def match_models(models: "ServedModels", others: bytes) -> list[str]:
     Returns:
         The remaining differences, one sentence each.
     """
-    wanted = _decode_served(others)
-    missing = wanted.keys() - _decode_served(encode_served(models)).keys()
+    expected = _decode_served(others)
+    missing = expected.keys() - _decode_served(encode_served(models)).keys()
     problems = [*_apply(models.load, missing, "served by the other workers but not here")]
-    champions = {reference for reference, info in wanted.items() if info.is_default}
+    champions = {reference for reference, info in expected.items() if info.is_default}
     problems += _apply(models.adopt_champion, champions, "the champion of the other workers but not here")
-    names = {info.name for info in wanted.values()}
+    names = {info.name for info in expected.values()}
     # A model without wanted versions is unloaded as a whole, because its champion cannot be unloaded alone.
     surplus = {
         reference if info.name in names else info.name
         for reference, info in _decode_served(encode_served(models)).items()
-        if reference not in wanted
+        if reference not in expected
     }
     problems += _apply(models.unload, surplus, "served here but not by the other workers")
-    return [*problems, *_find_differences(_decode_served(encode_served(models)), wanted)]
+    return [*problems, *_find_differences(_decode_served(encode_served(models)), expected)]
 
 
 def _decode_served(served: bytes) -> Mapping[str, pb.ModelInfo]:
     return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
 
 
-def _apply(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:
+def _apply(change: Callable[[str], None], references: set[str], difference: str) -> Iterator[str]:
     """Apply the change to each reference and yield the failures."""
     for reference in sorted(references):
         try:
             change(reference)
         except QuantraError as error:
-            yield f"{reference} is {what}: {error.message}"
+            yield f"{reference} is {difference}: {error.message}"
 
 
-def _find_differences(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> Iterator[str]:
-    for reference in sorted(own.keys() & wanted.keys()):
-        here, there = own[reference], wanted[reference]
+def _find_differences(served: Mapping[str, pb.ModelInfo], expected: Mapping[str, pb.ModelInfo]) -> Iterator[str]:
+    for reference in sorted(served.keys() & expected.keys()):
+        here, there = served[reference], expected[reference]
         if here.weights_hash != there.weights_hash:
             yield f"{reference} has changed in the folder since the other workers read it; reload {here.name}"
         if there.is_default and not here.is_default:

@@ -245,12 +245,12 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters
     ]
 
 
-def _decode_group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
-    """Decode an optional input; without it, return an empty array of shape `without`."""
+def _decode_group(tensors: Mapping[str, InputTensor], name: str, empty_shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Decode an optional input; without it, return an empty array of shape `empty_shape`."""
     if name not in tensors:
-        return np.zeros(without, np.float32)
+        return np.zeros(empty_shape, np.float32)
     tensor = tensors[name]
-    _check_axes(tensor, without[0], (_GROUP_AXES[name],))
+    _check_axes(tensor, empty_shape[0], (_GROUP_AXES[name],))
     return tensor.decode_float32(tensor.shape)
 
 
@@ -265,8 +265,8 @@ def _decode_levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> 
 
 def _check_axes(tensor: InputTensor, rows: int, axes: tuple[int, ...]) -> None:
     if len(tensor.shape) not in axes or tensor.shape[0] != rows:
-        wanted = " or ".join(map(str, axes))
+        allowed_counts = " or ".join(map(str, axes))
         raise MalformedRequestError(
-            f"{tensor.name}: has shape {list(tensor.shape)}, need {wanted} axes, the first of length {rows}",
+            f"{tensor.name}: has shape {list(tensor.shape)}, need {allowed_counts} axes, the first of length {rows}",
             metadata={"field": tensor.name, "have": str(list(tensor.shape)), "need": str(rows)},
         )

@@ -120,7 +120,7 @@ def encode_metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadat
 
 def _encode_tensor(tensor: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
     needs = {"bars": tensor.with_bars, "windows": tensor.with_windows}
-    texts = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
+    texts = {name: "required" if need else "optional" for name, need in needs.items() if need is not None}
     return pb.ModelMetadataResponse.TensorMetadata(
         name=tensor.name,
         datatype=tensor.datatype,
@@ -138,11 +138,11 @@ def encode_config(info: ModelInfo) -> pb.ModelConfig:
         backend=PLATFORM,
         max_batch_size=0,
         input=[
-            pb.ModelInput(name=each.name, data_type=_DATA_TYPES[each.datatype], dims=each.shape, optional=True)
-            for each in inputs
+            pb.ModelInput(name=item.name, data_type=_DATA_TYPES[item.datatype], dims=item.shape, optional=True)
+            for item in inputs
         ],
         output=[
-            pb.ModelOutput(name=each.name, data_type=_DATA_TYPES[each.datatype], dims=each.shape) for each in outputs
+            pb.ModelOutput(name=item.name, data_type=_DATA_TYPES[item.datatype], dims=item.shape) for item in outputs
         ],
         parameters={
             name: pb.ModelParameter(string_value=value if isinstance(value, str) else json.dumps(value))

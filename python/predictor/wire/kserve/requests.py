@@ -119,8 +119,8 @@ def read_request(body: bytes, max_parts: int = MAX_PARTS) -> InferRequest:
     if head is not None:
         check_count("inputs", max(len(head.inputs), len(head.raw_input_contents)), MAX_INPUTS)
         inputs: list[SentInput] = [
-            (sent, TensorValues.of(sent.contents.SerializeToString()) if sent.HasField("contents") else None)
-            for sent in head.inputs
+            (tensor, TensorValues.of(tensor.contents.SerializeToString()) if tensor.HasField("contents") else None)
+            for tensor in head.inputs
         ]
         raw = [*map(TensorValues.of, head.raw_input_contents)]
     else:
@@ -222,17 +222,17 @@ def _check_shape(name: str, datatype: str, shape: tuple[int, ...]) -> None:
 def _count_rows(tensors: Mapping[str, InputTensor]) -> int:
     """Check the main input and return the total symbols of all rows."""
     if (WINDOWS in tensors) == (BARS in tensors):
-        which = "both" if BARS in tensors else "neither"
+        count = "both" if BARS in tensors else "neither"
         raise MalformedRequestError(
-            f"the request has {which} of the inputs {WINDOWS!r} and {BARS!r}; send feature windows, which have the "
+            f"the request has {count} of the inputs {WINDOWS!r} and {BARS!r}; send feature windows, which have the "
             "first, or bars, which have the second",
             metadata={"field": "inputs"},
         )
     main = tensors.get(WINDOWS) or tensors[BARS]
     if len(main.shape) != _WINDOW_AXES or not prod(main.shape[:2]):
-        wanted = "rows, sessions, features" if main.name == WINDOWS else "rows, symbols, sessions"
+        expected_axes = "rows, sessions, features" if main.name == WINDOWS else "rows, symbols, sessions"
         raise MalformedRequestError(
-            f"{main.name}: has shape {list(main.shape)}, need 3 axes: {wanted}", metadata={"field": main.name}
+            f"{main.name}: has shape {list(main.shape)}, need 3 axes: {expected_axes}", metadata={"field": main.name}
         )
     rows = main.shape[0] if main.name == WINDOWS else main.shape[0] * main.shape[1]
     check_count("rows", main.shape[0], MAX_INSTANCES)
@@ -242,11 +242,11 @@ def _count_rows(tensors: Mapping[str, InputTensor]) -> int:
     return rows
 
 
-def _join_small(what: str, pieces: Sequence[bytes]) -> bytes:
+def _join_small(field: str, pieces: Sequence[bytes]) -> bytes:
     """Join the pieces after a check of their total size."""
-    joined = b"".join(pieces)
-    check_count(f"{what}: bytes", len(joined), MAX_HEAD)
-    return joined
+    data = b"".join(pieces)
+    check_count(f"{field}: bytes", len(data), MAX_HEAD)
+    return data
 
 
 _BAR_PARAMETERS: Final[Mapping[str, str]] = {
