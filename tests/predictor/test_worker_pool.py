@@ -96,8 +96,12 @@ def is_first():
 if (folder / "fails").exists():
     say(WorkerEvent("failed", "no model here"))
     sys.exit(1)
-if (folder / "dies").exists():
-    os.kill(os.getpid(), 9)
+for number in (signal.SIGKILL, signal.SIGRTMIN + 1):
+    if (folder / f"dies by {int(number)}").exists():
+        os.kill(os.getpid(), number)
+if (folder / "babbles").exists():
+    end.write((folder / "babbles").read_bytes())
+    signal.pause()
 say(WorkerEvent("loaded"))
 for line in end:
     message = decode_message(line)
@@ -109,6 +113,12 @@ for line in end:
         case "listen", _:
             say(WorkerEvent("listening"))
         case _, "Die":
+            os._exit(3)
+        case _, "Babble" if is_first():
+            end.write(b"hello\\n")
+            signal.pause()
+        case "keep_change", _ if (folder / "dies once").exists():
+            (folder / "dies once").unlink()
             os._exit(3)
         case _, "Hang":
             signal.pause()
@@ -257,7 +267,14 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
     assert received_count(folder, "listen(") == 2
 
 
-@pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("fails", r"^no model here$"),
+        ("dies by 9", r"worker . .* signal SIGKILL"),
+        ("dies by 35", r"worker . .* signal 35 before"),
+    ],
+)
 def test_a_worker_pool_that_cannot_start_gives_the_reason(folder: Path, what: str, message: str) -> None:
     (folder / what).touch()
 
@@ -268,11 +285,24 @@ def test_a_worker_pool_that_cannot_start_gives_the_reason(folder: Path, what: st
         with_team(folder, nothing)
 
 
+@pytest.mark.parametrize("line", [b"hello\n", encode_message(WorkerRequest(1, "ping"))])
+def test_a_worker_that_sends_an_invalid_message_while_it_loads_fails(folder: Path, line: bytes) -> None:
+    (folder / "babbles").write_bytes(line)
+
+    async def nothing(_: WorkerPool) -> None:
+        pass
+
+    with pytest.raises(ConfigurationError, match=r"worker . \(process .*\) sent an invalid message"):
+        with_team(folder, nothing)
+    assert not children_of(os.getpid())
+
+
 async def run_until_replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Run the pool until so many workers have started in total and all are ready."""
     keeping = asyncio.create_task(team.keep())
-    while received_count(folder, "listen(") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+    while received_count(folder, "listen(") < count or len(team.serving) < 2:
         await asyncio.sleep(0)
+        assert not keeping.done()
     keeping.cancel()
     await asyncio.wait([keeping])
 
@@ -309,6 +339,28 @@ def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: P
     assert "'LoadModel'" not in first
     assert first.index("RepositoryModelUnload") < first.index("listen(")
     assert second.index("match_models") < second.index("listen(")
+
+
+def test_a_replacement_that_dies_while_it_repeats_a_change_is_replaced(folder: Path) -> None:
+    async def kill_all(team: WorkerPool) -> None:
+        await team.change("LoadModel", request_for("one"))
+        (folder / "dies once").touch()
+        with pytest.raises(UnavailableError):
+            await team.change("Die", request_for(""))
+        await run_until_replaced(team, folder, 4)
+
+    with_team(folder, kill_all)
+    assert not (folder / "dies once").exists()
+
+
+def test_a_worker_that_sends_an_invalid_message_is_replaced(folder: Path) -> None:
+    async def babble(team: WorkerPool) -> None:
+        with pytest.raises(UnavailableError):
+            await team.change("Babble", request_for(""))
+        await run_until_replaced(team, folder, 3)
+
+    with_team(folder, babble)
+    assert not children_of(os.getpid())
 
 
 def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:

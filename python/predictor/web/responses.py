@@ -116,7 +116,12 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
 def format_message(message: Message, *, as_lists: bool = False) -> bytes:
     """Format a response; `as_lists` gives lists of numbers instead of base64."""
     value = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
-    _convert(value, descriptor_of(type(message)), _decode if as_lists else lambda text, *_: text, has_nulls=True)
+    _convert(
+        value,
+        descriptor_of(type(message)),
+        _decode if as_lists else lambda text, _owner, _symbols: text,
+        has_nulls=True,
+    )
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -158,7 +158,7 @@ class WorkerPool:
         """Let all workers finish their calls and exit within `drain_s`, or sooner if this process is orphaned."""
         for worker in self._alive:
             worker.terminate()
-        exits = asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
+        exits = asyncio.gather(*(worker.wait_for_exit() for worker in self._alive), return_exceptions=True)
         orphaning = asyncio.create_task(orphaned.wait())
         longest_s = self._start.settings.limits.drain_s + CLOSE_S
         await asyncio.wait({exits, orphaning}, timeout=longest_s, return_when="FIRST_COMPLETED")
@@ -170,8 +170,7 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Kill the remaining workers."""
-        for worker in self._alive.copy():
-            await worker.kill()
+        await asyncio.gather(*(worker.kill() for worker in self._alive), return_exceptions=True)
         self._alive.clear()
 
     async def _begin(self, number: int) -> WorkerProcess:
@@ -186,10 +185,9 @@ class WorkerPool:
                 for change in self._changes.values():
                     try:
                         await worker.call(change.name, change.request, is_change=True)
+                        await worker.confirm(stays=True)
                     except QuantraError as error:
                         _log.warning("%s could not repeat %s: %s", worker, change.name, error.message)
-                    else:
-                        await worker.confirm(stays=True)
             await worker.listen()
             self._serving[worker.number] = worker
 
@@ -228,10 +226,11 @@ class WorkerPool:
                 try:
                     await worker.wait_until_loaded()
                     await self._join(worker)
-                except ConfigurationError:
+                except QuantraError:
+                    await worker.kill()
                     self._alive.discard(worker)
                     raise
-            except ConfigurationError as error:
+            except QuantraError as error:
                 _log.warning("worker %d could not start serving: %s", number, error.message)
             else:
                 _log.info("%s is serving", worker)

@@ -121,7 +121,12 @@ class WorkerProcess:
     async def wait_for_exit(self) -> str:
         """Wait until the worker has exited; return its exit code or signal as text."""
         code = await asyncio.shield(self._exit)
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"signal {signal.Signals(-code).name}"
+        except ValueError:  # a real-time signal
+            return f"signal {-code}"
 
     def terminate(self) -> None:
         """Let calls in flight finish, then exit."""
@@ -180,6 +185,10 @@ class WorkerProcess:
         """Process messages until the worker exits; return its exit code."""
         try:
             await self._read()
+        except (QuantraError, ValueError) as error:  # malformed, too long or unexpected
+            self._problem = f"{self} sent an invalid message: {error}"
+            _log.error("%s; killing it", self._problem)
+            self._send_signal(signal.SIGKILL)
         finally:
             code = await self._process.wait()
             self._stuck_check.cancel()
@@ -202,7 +211,7 @@ class WorkerProcess:
                 case WorkerResponse():
                     self._resolve(message)
                 case _:
-                    raise ConfigurationError(f"{self} sent an unexpected {type(message).__name__}")
+                    raise ConfigurationError(f"a {type(message).__name__} is for workers only")
 
     def _resolve(self, response: WorkerResponse) -> None:
         """Resolve the future of a request, unless it was cancelled or nothing waits for the response."""
