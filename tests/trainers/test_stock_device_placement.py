@@ -75,9 +75,9 @@ def test_rows_that_symbols_share_stay_shared_and_count_once() -> None:
     shared = stored._replace(known=stored.known[:1].expand(stored.known.shape))
     own = stored._replace(known=stored.known[:1].repeat(len(stored.known), 1, 1))
     assert count_bytes(own) - count_bytes(shared) == (len(stored.known) - 1) * stored.known[0].numel() * 4
-    moved = DeviceHistory(_with(shared), META)._stored.known
+    moved = DeviceHistory(_with(shared), META)._inputs.known
     assert moved.untyped_storage().nbytes() == shared.known[0].numel() * 4
-    assert torch.equal(DeviceHistory(_with(shared), CPU)._stored.known, shared.known)
+    assert torch.equal(DeviceHistory(_with(shared), CPU)._inputs.known, shared.known)
 
 
 def _with(stored: Any) -> History:

@@ -237,8 +237,8 @@ class LatentCache:
         Raises:
             CacheError: An encoder differs; the message says which.
         """
-        kept = self.contents
-        same = {"VAE": model.latents.digest == kept.vae, "text encoder": model.prompts.digest == kept.encoder}
+        contents = self.contents
+        same = {"VAE": model.latents.digest == contents.vae, "text encoder": model.prompts.digest == contents.encoder}
         others = [name for name, agrees in same.items() if not agrees]
         if others:
             raise CacheError(
@@ -252,14 +252,14 @@ class LatentCache:
         Raises:
             CacheError: The images differ; the message names the first difference.
         """
-        kept, given = self.contents.pictures, pictures.pictures
-        if kept == given:
+        cache_images, images = self.contents.pictures, pictures.pictures
+        if cache_images == images:
             return
-        pairs = zip(kept, given, strict=False)
-        first = next((own.file for own, other in pairs if own != other), "the number of images")
+        pairs = zip(cache_images, images, strict=False)
+        first = next((picture.file for picture, other in pairs if picture != other), "the number of images")
         raise CacheError(
-            f"{self.folder} was made from other images than those in {pictures.folder} ({len(kept)} and {len(given)}; "
-            f"first difference: {first}); make it again"
+            f"{self.folder} was made from other images than those in {pictures.folder} "
+            f"({len(cache_images)} and {len(images)}; first difference: {first}); make it again"
         )
 
 
@@ -314,11 +314,11 @@ def read_contents(folder: Path) -> CacheContents:
             "refused": list(refused),
         }:
             try:
-                kept = tuple(PromptedImage(**picture) for picture in pictures)
-                left = tuple(RejectedFile(**rejected) for rejected in refused)
+                images = tuple(PromptedImage(**picture) for picture in pictures)
+                rejections = tuple(RejectedFile(**rejected) for rejected in refused)
             except TypeError as error:
                 raise make_damaged_error(folder, f"{FILE} has an invalid image entry ({error})") from error
-            return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
+            return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=images, refused=rejections)
         case _:
             raise make_damaged_error(folder, f"{FILE} has missing fields")
 

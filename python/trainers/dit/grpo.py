@@ -88,15 +88,15 @@ def draw_step(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor,
         lengths: [N], above 0.
         noise: Scale of the noise.
     """
-    late = times.clamp(max=LATEST)
-    size = noise * (late / (1 - late)).sqrt()
+    bounded_times = times.clamp(max=LATEST)
+    size = noise * (bounded_times / (1 - bounded_times)).sqrt()
     time, length, half = add_dimensions(times), add_dimensions(lengths), add_dimensions(size**2 / (2 * times))
     return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
 
 
-def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
+def log_probability(step: PolicyStep, latents: Tensor) -> Tensor:
     """Log-probability of latents, [N, channels, side, side], without a constant: [N], a mean over the values."""
-    return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
+    return -((latents - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
 def compute_advantages(rewards: Tensor) -> Advantages:
@@ -210,8 +210,8 @@ class Rollouts:
 
     def __init__(self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, recipe: GrpoRecipe) -> None:
         if model.objective is None or model.objective.name != "flow":
-            named = "none" if model.objective is None else str(model.objective)
-            raise SchedulerError(f"tuning needs flow matching, but the model's objective is {named}")
+            objective = "none" if model.objective is None else str(model.objective)
+            raise SchedulerError(f"tuning needs flow matching, but the model's objective is {objective}")
         if reward.is_collective:
             raise RewardError(
                 f"reward {reward.name} has one number for all images and cannot compare them; choose another"
@@ -297,9 +297,9 @@ class Rollouts:
         order = torch.randperm(len(indices)).repeat(-(-self._recipe.groups // len(indices)))[: self._recipe.groups]
         shuffled = [indices[number] for number in order.tolist()]
         members = self._recipe.members
-        chosen = [same[int(torch.randint(len(same), ()))] for same in shuffled]
-        prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
-        return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
+        picture_indices = [same[int(torch.randint(len(same), ()))] for same in shuffled]
+        prompts = [self._pictures.pictures[index].prompt for index in picture_indices for _ in range(members)]
+        return prompts, (self._pictures.pixels(picture_indices) / 2 + 0.5).repeat_interleave(members, 0)
 
 
 def group_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
@@ -360,11 +360,11 @@ class PolicyLoss:
             ratios = (log_probability(step, steps.after) - steps.probability).exp()
             gain = compute_clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
             distance = divergence(step, start).mean()
-            moved = (ratios.detach() - 1).abs()
+            ratio_change = (ratios.detach() - 1).abs()
             parts = {
                 "divergence": distance.detach(),
-                "moved": moved.mean(),
-                "clipped": (moved > self._recipe.ratio_clip).float().mean(),
+                "moved": ratio_change.mean(),
+                "clipped": (ratio_change > self._recipe.ratio_clip).float().mean(),
             }
             return Loss(self._recipe.divergence * distance - gain, len(ratios), parts)
 
@@ -402,7 +402,7 @@ def tune(
         for _ in consume(gate.monitor(run, run.epochs(source, max_epochs=recipe.iterations))):
             pass
         run.restore_best()
-    return TuningResult(tuple(rollouts.rounds), tuple(gate.snapshots), gate.kept, gate.refused, gate.verdict)
+    return TuningResult(tuple(rollouts.rounds), tuple(gate.snapshots), gate.best_snapshot, gate.refused, gate.verdict)
 
 
 def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:

@@ -94,13 +94,13 @@ class DiffusionProcess:
     """Variance-preserving diffusion; times are whole numbers from 0.
 
     Attributes:
-        kept: Fraction of the variance that is from the latents at each time, float32 [times], decreasing; may include
-            0 and 1.
+        signal_share: Fraction of the variance that is from the latents at each time, float32 [times], decreasing;
+            may include 0 and 1.
         predicts: Target: noise or velocity.
-        gamma: min-SNR-gamma, which bounds the weight of times with little noise; None needs_weights all times equally.
+        gamma: min-SNR-gamma, which bounds the weight of times with little noise; None weights all times equally.
     """
 
-    kept: Tensor
+    signal_share: Tensor
     predicts: Literal["epsilon", "v_prediction"]
     gamma: float | None = None
 
@@ -108,7 +108,7 @@ class DiffusionProcess:
         self, count: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw uniform times, int64 [count]."""
-        return torch.randint(len(self.kept), (count,), generator=generator, device=device)
+        return torch.randint(len(self.signal_share), (count,), generator=generator, device=device)
 
     def times_of(self, timesteps: Tensor) -> Tensor:
         """Return the timesteps, int64 [N]: they are the times."""
@@ -120,25 +120,25 @@ class DiffusionProcess:
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, int64 [N]."""
-        kept = self.kept.to(latents.device)[times]
-        signal, spread = add_dimensions(kept.sqrt()), add_dimensions((1 - kept).sqrt())
+        share = self.signal_share.to(latents.device)[times]
+        signal, spread = add_dimensions(share.sqrt()), add_dimensions((1 - share).sqrt())
         target = noise if self.predicts == "epsilon" else signal * noise - spread * latents
-        return NoisedLatents(signal * latents + spread * noise, target, self.weight(kept), times)
+        return NoisedLatents(signal * latents + spread * noise, target, self.weight(share), times)
 
-    def weight(self, kept: Tensor) -> Tensor:
+    def weight(self, share: Tensor) -> Tensor:
         """Loss weights at fractions of latents in the variance, float32 [N]; finite at 0 and 1.
 
-        With the signal-to-noise ratio s = kept / (1 - kept), errors of the latents have weight min(s, gamma). Errors of
-        the noise therefore have min(s, gamma) / s, and errors of the velocity min(s, gamma) / (s + 1).
+        With the signal-to-noise ratio s = share / (1 - share), errors of the latents have weight min(s, gamma). Errors
+        of the noise therefore have min(s, gamma) / s, and errors of the velocity min(s, gamma) / (s + 1).
         """
         if self.gamma is None:
-            return torch.ones_like(kept)
-        bounded = torch.minimum(kept, self.gamma * (1 - kept))  # min(s, gamma) / (s + 1), finite at 1
-        return bounded if self.predicts == "v_prediction" else torch.where(kept > 0, bounded / kept, 1.0)
+            return torch.ones_like(share)
+        bounded = torch.minimum(share, self.gamma * (1 - share))  # min(s, gamma) / (s + 1), finite at 1
+        return bounded if self.predicts == "v_prediction" else torch.where(share > 0, bounded / share, 1.0)
 
     def is_exact(self, scheduler: Any, steps: int) -> bool:
         """Whether all steps have the same length, so that each ends where the next begins."""
-        return len(scheduler.timesteps) == steps and len(self.kept) % steps == 0
+        return len(scheduler.timesteps) == steps and len(self.signal_share) % steps == 0
 
 
 NoiseProcess = FlowMatching | DiffusionProcess
@@ -296,7 +296,7 @@ class DiffusionObjective:
         if differences:
             raise SchedulerError(
                 f"this {kind.__name__} is not that of objective {self.name}: "
-                + "; ".join(f"{name} is {other!r}, expected {own!r}" for name, other, own in differences)
+                + "; ".join(f"{name} is {other!r}, expected {expected!r}" for name, other, expected in differences)
             )
 
     def matches(self, scheduler: Any) -> bool:
@@ -312,7 +312,7 @@ class DiffusionObjective:
         others = read_settings(scheduler)
         names = sorted(others.keys() | self._settings.keys())
         pairs = ((name, others.get(name), self._settings.get(name)) for name in names)
-        return [(name, other, own) for name, other, own in pairs if other != own]
+        return [(name, other, expected) for name, other, expected in pairs if other != expected]
 
     def _can_take(self, count: int) -> bool:
         scheduler = self.scheduler()
@@ -404,6 +404,6 @@ def find_objective(scheduler: Any) -> DiffusionObjective:
 
 def _describe(kind: Any, settings: Mapping[str, Any]) -> str:
     """Class of a scheduler with those settings that determine sampling, for messages."""
-    shown = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
-    values = ", ".join(f"{name}={settings[name]!r}" for name in shown if settings.get(name) not in (None, False))
+    names = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
+    values = ", ".join(f"{name}={settings[name]!r}" for name in names if settings.get(name) not in (None, False))
     return f"{kind.__name__}({values})"

@@ -112,16 +112,16 @@ class SampleEvaluator:
 
     def draw(self, run: TrainingRun[Any]) -> Tensor:
         """Draw all images: float32 [N, channels, height, width], 0 to 1, on the CPU."""
-        drawn: dict[int, Tensor] = {}
+        image_by_index: dict[int, Tensor] = {}
 
         def score(request: SampleRequest) -> Loss:
             latents = draw_latents(self._model, request.condition, request.noise, self._sampling)
             images = self._model.latents.decode(latents).float().cpu()
-            drawn.update(zip(request.indices.tolist(), images, strict=True))
+            image_by_index.update(zip(request.indices.tolist(), images, strict=True))
             return Loss(images.mean(), len(images))  # placeholder: rewards need all images
 
         run.validate(score, self._source)
-        shares = run.group.gather({index: image.numpy() for index, image in drawn.items()})
+        shares = run.group.gather({index: image.numpy() for index, image in image_by_index.items()})
         images = {index: image for share in shares for index, image in share.items()}
         return torch.stack([torch.from_numpy(images[index]) for index in range(len(self.prompts))])
 
@@ -284,7 +284,7 @@ class RewardGate:
         return next((snapshot for snapshot in self.snapshots if not self.accepts(snapshot)), None)
 
     @property
-    def kept(self) -> EvaluationSnapshot:
+    def best_snapshot(self) -> EvaluationSnapshot:
         """Accepted evaluation with the best reward (the first one if equal), whose weights are kept."""
         return max(filter(self.accepts, self.snapshots), key=lambda snapshot: snapshot.rewards[self._reward])
 
@@ -302,8 +302,8 @@ class RewardGate:
             yield report
             if not isinstance(report, EpochReport):
                 continue
-            done = report.epoch + 1
-            if done % self._every == 0 or done == report.epochs:
+            epoch_count = report.epoch + 1
+            if epoch_count % self._every == 0 or epoch_count == report.epochs:
                 yield self._evaluate(run)
                 if self.refused is not None:
                     return
@@ -311,17 +311,17 @@ class RewardGate:
     @property
     def verdict(self) -> str:
         """The outcome in words, with figures."""
-        start, kept = self.snapshots[0].summary, self.kept.summary
+        start, best = self.snapshots[0].summary, self.best_snapshot.summary
         real_scores = [
             f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.evaluator.facts.items()
         ]
         if self.refused is not None:
             beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
-            return f"{beyond}; kept the best accepted weights, {kept}{''.join(real_scores)}"
-        if self.kept is self.snapshots[0]:
+            return f"{beyond}; kept the best accepted weights, {best}{''.join(real_scores)}"
+        if self.best_snapshot is self.snapshots[0]:
             last = self.snapshots[-1].summary
             return f"{self._reward} has not increased: kept the initial weights, {start}; last, {last}"
-        return f"{start}; kept {kept}{''.join(real_scores)}"
+        return f"{start}; kept {best}{''.join(real_scores)}"
 
     def state_dict(self) -> dict[str, Any]:
         """Evaluations so far, for a checkpoint."""

@@ -73,14 +73,14 @@ def take_within_limit(items: Iterable[Item], weight: Callable[[Item], int], limi
         weight: Characters that an item adds to the page.
         limit: Limit on the total.
     """
-    kept: list[Item] = []
+    first_items: list[Item] = []
     total = 0
     for item in items:
         total += weight(item)
-        if kept and total > limit:
+        if first_items and total > limit:
             break
-        kept.append(item)
-    return tuple(kept)
+        first_items.append(item)
+    return tuple(first_items)
 
 
 def encode_png(image: Image.Image, *, transparent: int | None = None) -> str:
@@ -230,10 +230,10 @@ class _Range:
         """Position of a value, in percent of the range."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
-    def marks(self, least: float = 0.0) -> tuple[AxisTick, ...]:
-        values = round_values(self.low, self.high, least=least)
-        tried = ([number(value, digits) for value in values] for digits in range(DIGITS, 16))
-        texts = next(texts for texts in tried if len(set(texts)) == len(values))
+    def marks(self, min_step: float = 0.0) -> tuple[AxisTick, ...]:
+        values = round_values(self.low, self.high, min_step=min_step)
+        labellings = ([number(value, digits) for value in values] for digits in range(DIGITS, 16))
+        texts = next(texts for texts in labellings if len(set(texts)) == len(values))
         return tuple(AxisTick(text=text, place=self.share(value)) for text, value in zip(texts, values, strict=True))
 
 
@@ -262,31 +262,31 @@ def plot(curve: TrainingCurve) -> CurvePlot:
         line=" ".join(f"{x:g},{y:g}" for x, y in places),
         dots="".join(f"M{x:g} {y:g}h0" for x, y in places),
         level=None if level is None else round(100 - upwards.share(level), 2),
-        across=across.marks(least=1.0),
+        across=across.marks(min_step=1.0),
         upwards=upwards.marks(),
     )
 
 
-def round_values(low: float, high: float, count: int = MAX_MARKS, least: float = 0.0) -> list[float]:
+def round_values(low: float, high: float, count: int = MAX_MARKS, min_step: float = 0.0) -> list[float]:
     """Evenly spaced round numbers between low and high (low < high): about `count`, at least `least` apart."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
-    step = max(least, next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9)))
+    step = max(min_step, next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9)))
     first = math.ceil(low / step - 1e-9)
-    return [step * place for place in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [step * multiple for multiple in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def number(value: float, digits: int = DIGITS) -> str:
     """Format a number with significant digits, in full from 1,000 to a million: 0.25, 1,500, 123,456 or 2e+06."""
-    whole = digits == DIGITS and 1000 <= abs(value) < LONG  # noqa: PLR2004  from here on with commas
-    text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
+    use_commas = digits == DIGITS and 1000 <= abs(value) < LONG  # noqa: PLR2004  from here on with commas
+    text = f"{value:,.0f}" if use_commas else f"{value:,.{digits}g}"
     return "0" if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)
 
 
 def _span_heights(values: Sequence[float], level: float | None) -> _Range:
     """Range of all values and the level, with a margin."""
-    shown = [*values, *([] if level is None else [level])]
-    low, high = min(shown), max(shown)
+    heights = [*values, *([] if level is None else [level])]
+    low, high = min(heights), max(heights)
     size = max(abs(low), abs(high))
     room = MARGIN * ((high - low) if high - low > FLAT * size else size) or MARGIN
     return _Range(low - room, high + room)

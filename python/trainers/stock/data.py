@@ -63,9 +63,9 @@ class TrainingWindows:
         """
         if len(self) <= max_windows:
             return self
-        drawn = np.arange(max_windows) + np.random.default_rng(0).random(max_windows)
-        chosen = np.unique((drawn * (len(self) / max_windows)).astype(np.int64))
-        return TrainingWindows(symbols=self.symbols[chosen], positions=self.positions[chosen])
+        draws = np.arange(max_windows) + np.random.default_rng(0).random(max_windows)
+        indices = np.unique((draws * (len(self) / max_windows)).astype(np.int64))
+        return TrainingWindows(symbols=self.symbols[indices], positions=self.positions[indices])
 
 
 class StoredInputs(NamedTuple):
@@ -172,8 +172,8 @@ class History:
     def compute_by_symbol(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] results of `compute`, applied to the adjusted bars of a few symbols at a time."""
         values = np.empty(0)
-        for rows, few in self.bars.adjusted_blocks():
-            computed = compute(few)
+        for rows, adjusted in self.bars.adjusted_blocks():
+            computed = compute(adjusted)
             if rows.start == 0:
                 values = np.empty((len(self.bars.symbols), *computed.shape[1:]))
             values[rows] = computed
@@ -226,8 +226,8 @@ class History:
     def location_and_scale_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Location and scale of every symbol on each of D days, float64 [S, D, H] both; NaN where unknown."""
         count, days = len(self.bars.symbols), len(positions)
-        every = TrainingWindows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
-        location, scale = self.location_and_scale(every)
+        all_windows = TrainingWindows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
+        location, scale = self.location_and_scale(all_windows)
         return location.unflatten(0, (count, days)), scale.unflatten(0, (count, days))
 
     def targets(self, windows: TrainingWindows) -> Tensor:
@@ -354,9 +354,9 @@ MAX_MEMORY_FRACTION: Final = 1 / 4
 and activations need the rest. From the host, every window would be transferred again in every epoch."""
 
 
-def count_bytes(stored: StoredInputs) -> int:
+def count_bytes(inputs: StoredInputs) -> int:
     """Bytes of the inputs; rows that symbols share count once."""
-    return sum(_drop_shared_rows(tensor).numel() * tensor.element_size() for tensor in stored)
+    return sum(_drop_shared_rows(tensor).numel() * tensor.element_size() for tensor in inputs)
 
 
 @final
@@ -368,7 +368,7 @@ class DeviceHistory:
         self.pipeline = history.pipeline
         self._history = history
         self._device = device
-        self._stored = StoredInputs(*(_move(tensor, device) for tensor in history.stored))
+        self._inputs = StoredInputs(*(_move(tensor, device) for tensor in history.stored))
 
     @property
     def forecastable(self) -> BoolArray:
@@ -381,7 +381,7 @@ class DeviceHistory:
         target = self._history.normalised(windows, location, scale)
         small = (*locate_windows(windows), location, scale, target)
         symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
-        return WindowBatch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
+        return WindowBatch(inputs=self._inputs.gather(symbols, positions, location, scale), target=target)
 
 
 TrainingHistory = History | DeviceHistory

@@ -106,29 +106,29 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
     """
     node_of = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
-    for where, (symbol, neighbour, text) in _read_lines(path):
+    for location, (symbol, neighbour, text) in _read_lines(path):
         for name in (symbol, neighbour):
             if name not in node_of:
                 raise ConfigurationError(
-                    f"{where}: {name!r} is not among the {len(node_of)} symbols of the bars; remove the line"
+                    f"{location}: {name!r} is not among the {len(node_of)} symbols of the bars; remove the line"
                 )
         node, other = node_of[symbol], node_of[neighbour]
-        if node == other or other in (named for _, named in lists[node]):
+        if node == other or other in (neighbour_node for _, neighbour_node in lists[node]):
             problem = "leads to the stock itself, which it always sees" if node == other else "appears twice"
-            raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")
+            raise ConfigurationError(f"{location}: the edge from {symbol} to {neighbour} {problem}; remove the line")
         try:
             weight = float(text)
         except ValueError as error:
-            raise ConfigurationError(f"{where}: the weight {text!r} is not a number") from error
+            raise ConfigurationError(f"{location}: the weight {text!r} is not a number") from error
         if not isfinite(weight):
-            raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
+            raise ConfigurationError(f"{location}: the weight is {text}, but must be finite")
         lists[node].append((weight, other))
-    chosen = Edges(neighbours=torch.full((len(lists), neighbours), -1), weights=torch.zeros(len(lists), neighbours))
+    edges = Edges(neighbours=torch.full((len(lists), neighbours), -1), weights=torch.zeros(len(lists), neighbours))
     for node, candidates in enumerate(lists):
         strongest = sorted(candidates, key=lambda edge: (-edge[0], edge[1]))[:neighbours]
         for k, (weight, other) in enumerate(strongest):
-            chosen.neighbours[node, k], chosen.weights[node, k] = other, weight
-    return chosen
+            edges.neighbours[node, k], edges.weights[node, k] = other, weight
+    return edges
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
@@ -143,17 +143,17 @@ def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
     if sorted(reader.fieldnames or ()) != sorted(COLUMNS):
         raise ConfigurationError(f"{path.name} has the columns {reader.fieldnames}, but needs {list(COLUMNS)}")
     for row in reader:
-        where = f"{path.name}, line {reader.line_num}"
+        location = f"{path.name}, line {reader.line_num}"
         if None in row or None in row.values():
-            raise ConfigurationError(f"{where}: a line must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
-        yield where, (row["symbol"], row["neighbour"], row["weight"])
+            raise ConfigurationError(f"{location}: a line must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
+        yield location, (row["symbol"], row["neighbour"], row["weight"])
 
 
-def describe_edges(network: nn.Module, given: Edges | None) -> dict[str, Json]:
+def describe_edges(network: nn.Module, user_edges: Edges | None) -> dict[str, Json]:
     """The card's section on the source of a graph's edges; empty without a graph."""
     if not isinstance(network, GraphForecaster):
         return {}
-    return {"edges": {"source": RETURNS if given is None else GIVEN}}
+    return {"edges": {"source": RETURNS if user_edges is None else GIVEN}}
 
 
 def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:

@@ -81,21 +81,21 @@ class FeatureCache:
         check_folder(self.folder)
 
     def load_scaling(
-        self, learnt: BarPanel, features: FeatureSet, covariates: CovariateSource, fit: Callable[[], Scaling]
+        self, bars: BarPanel, features: FeatureSet, covariates: CovariateSource, fit: Callable[[], Scaling]
     ) -> Scaling:
         """Load the scaling of the observed features.
 
-        `fit` computes it from the bars `learnt`; it is not called if the cache has it.
+        `fit` computes it from `bars`; it is not called if the cache has it.
         """
 
         def compute() -> Iterator[Arrays]:
             fitted = fit()
             yield {"center": fitted.center, "scale": fitted.scale, "clip": np.array([fitted.clip])}
 
-        each = ArrayShape(np.float64, (len(features.observed),))
+        per_feature = ArrayShape(np.float64, (len(features.observed),))
         arrays = self.load_arrays(
-            {"kind": "scaling", **_identify(learnt, features, covariates)},
-            {"center": each, "scale": each, "clip": ArrayShape(np.float64, (1,))},
+            {"kind": "scaling", **_identify(bars, features, covariates)},
+            {"center": per_feature, "scale": per_feature, "clip": ArrayShape(np.float64, (1,))},
             compute,
         )
         return Scaling(center=arrays["center"], scale=arrays["scale"], clip=float(arrays["clip"][0]))
@@ -136,8 +136,8 @@ class FeatureCache:
                 "series": ArrayShape(np.float64, (symbols, count, sessions)),
             },
             lambda: (
-                {"labels": target.labels(few), "series": np.stack(normaliser.series(target, few), axis=1)}
-                for _, few in bars.adjusted_blocks()
+                {"labels": target.labels(adjusted), "series": np.stack(normaliser.series(target, adjusted), axis=1)}
+                for _, adjusted in bars.adjusted_blocks()
             ),
         )
         return arrays["labels"], tuple(arrays["series"].swapaxes(0, 1))
@@ -237,8 +237,8 @@ def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
 def release_bars(bars: BarPanel) -> None:
     """Drop mapped bars from memory; what is used later is read from their file again."""
     for name in bars.columns:
-        whole = _find_mapped(getattr(bars, name))
-        pages: object = None if whole is None else whole.base
+        mapped = _find_mapped(getattr(bars, name))
+        pages: object = None if mapped is None else mapped.base
         if sys.platform != "win32" and isinstance(pages, mmap.mmap):
             pages.madvise(mmap.MADV_DONTNEED)
 
@@ -261,15 +261,15 @@ class ColumnReference:
     sessions: slice
 
     @classmethod
-    def of(cls, column: FloatArray, whole: np.memmap[Any, Any]) -> Self:
+    def of(cls, column: FloatArray, array: np.memmap[Any, Any]) -> Self:
         """Refer to a part of a mapped array.
 
         Raises:
             FileNotFoundError: The entry was removed.
         """
-        file = Path(str(whole.filename))
+        file = Path(str(array.filename))
         digest = Record.from_bytes((file.parent / RECORD).read_bytes(), RECORD).text(file.stem)
-        row, session = divmod((column.ctypes.data - whole.ctypes.data) // column.itemsize, whole.shape[1])
+        row, session = divmod((column.ctypes.data - array.ctypes.data) // column.itemsize, array.shape[1])
         symbols, sessions = column.shape
         return cls(file, digest, slice(row, row + symbols), slice(session, session + sessions))
 
@@ -295,10 +295,10 @@ def _open_bars(empty: BarPanel, columns: Mapping[str, ColumnReference]) -> BarPa
 def _reduce_bars(bars: BarPanel) -> str | tuple[Any, ...]:
     """What `multiprocessing` sends of bars: references if all columns are mapped, else their values."""
     columns = {name: getattr(bars, name) for name in bars.columns}
-    mapped = {name: whole for name, column in columns.items() if (whole := _find_mapped(column)) is not None}
+    mapped = {name: array for name, column in columns.items() if (array := _find_mapped(column)) is not None}
     if len(mapped) == len(columns):
         with suppress(FileNotFoundError):  # the entry was removed, but is still mapped here
-            references = {name: ColumnReference.of(columns[name], whole) for name, whole in mapped.items()}
+            references = {name: ColumnReference.of(columns[name], array) for name, array in mapped.items()}
             return _open_bars, (bars.with_columns(dict.fromkeys(columns, np.empty(0))), references)
     return bars.__reduce_ex__(2)
 

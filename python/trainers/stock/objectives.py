@@ -311,10 +311,10 @@ class StaticDropout:
         batch = self._history.gather(windows)
         if self._variables == 0:
             return batch
-        whole = batch.inputs.static
-        self._unknown = _move_to_device_of(whole, self._unknown)
+        static_inputs = batch.inputs.static
+        self._unknown = _move_to_device_of(static_inputs, self._unknown)
         hidden = torch.from_numpy(self.hidden(windows))[:, self._groups]
-        static = torch.where(hidden.to(whole.device), self._unknown, whole)
+        static = torch.where(hidden.to(static_inputs.device), self._unknown, static_inputs)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
     def hidden(self, windows: TrainingWindows) -> BoolArray:

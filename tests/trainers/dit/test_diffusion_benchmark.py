@@ -69,4 +69,4 @@ def test_a_round_that_was_repeated_after_a_stop_counts_once(tmp_path: Path) -> N
 def test_the_control_has_the_schedule_of_its_sampler() -> None:
     from benchmarks.drawing.control import noising, same_schedule  # slow import
 
-    torch.testing.assert_close(same_schedule().alphas_cumprod, noising().kept, atol=1e-5, rtol=0)
+    torch.testing.assert_close(same_schedule().alphas_cumprod, noising().signal_share, atol=1e-5, rtol=0)

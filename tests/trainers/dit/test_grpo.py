@@ -371,7 +371,7 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
         rewards = [{"a": 0.0, "b": start}, {"a": 1.0, "b": good}, {"a": 2.0, "b": bad}]
         gate.load_state_dict({"snapshots": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
         assert [gate.accepts(snapshot) for snapshot in gate.snapshots] == [True, True, False]
-        assert (gate.kept.window, gate.refused) == (1, gate.snapshots[2])
+        assert (gate.best_snapshot.window, gate.refused) == (1, gate.snapshots[2])
 
 
 def test_the_first_of_the_best_accepted_snapshots_is_kept() -> None:
@@ -379,7 +379,7 @@ def test_the_first_of_the_best_accepted_snapshots_is_kept() -> None:
     gate = RewardGate(evaluator, reward="a", quality="b", bound=1.3, every=1)
     snapshots = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
     gate.load_state_dict({"snapshots": snapshots})
-    assert (gate.kept.window, gate.refused) == (1, None)
+    assert (gate.best_snapshot.window, gate.refused) == (1, None)
 
 
 def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_images_in_the_same_measure() -> None:

@@ -194,7 +194,7 @@ def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, m
     )
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
     gate.load_state_dict({"snapshots": [asdict(SNAPSHOT), better]})
-    assert gate.kept.window == 8
+    assert gate.best_snapshot.window == 8
     told = json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
     assert told["images"] == pictures.digest != told["held_out"]

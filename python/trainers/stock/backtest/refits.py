@@ -106,10 +106,10 @@ class WalkForwardPlan:
             raise ConfigurationError(
                 f"the backtest ends on {format_date(self.end)}, before it starts on {format_date(self.start)}"
             )
-        for name, least in (("refit", 1), ("rolling", 1), ("embargo", 0)):
+        for name, minimum in (("refit", 1), ("rolling", 1), ("embargo", 0)):
             value: int | None = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigurationError(f"{name} is {value} sessions, but must be at least {least}")
+            if value is not None and value < minimum:
+                raise ConfigurationError(f"{name} is {value} sessions, but must be at least {minimum}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ class Fold:
 
 def describe_fold(fold: Fold) -> str:
     """The fold as text."""
-    first, last, begun, ended = map(format_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
-    return f"decides {first} to {last}, trained on {begun} to {ended}"
+    first, last, train_first, train_last = map(format_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
+    return f"decides {first} to {last}, trained on {train_first} to {train_last}"
 
 
 def find_decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
@@ -256,10 +256,10 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     record = Record.from_bytes(path.read_bytes(), SETTINGS)
     if record.text("digest") == digest:
         return
-    stored = record.record("settings")
-    now = Record.from_bytes(canonical.to_bytes(settings), SETTINGS)
-    keys = sorted({*stored.keys(), *now.keys()})
-    different = [key for key in keys if not (stored.has(key) and now.has(key) and stored.json(key) == now.json(key))]
+    old = record.record("settings")
+    new = Record.from_bytes(canonical.to_bytes(settings), SETTINGS)
+    keys = sorted({*old.keys(), *new.keys()})
+    different = [key for key in keys if not (old.has(key) and new.has(key) and old.json(key) == new.json(key))]
     raise ConfigurationError(
         f"{path.parent} has a backtest with other settings: {', '.join(different)}; choose another --out"
     )
@@ -311,7 +311,7 @@ def count_fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPa
 
 def _place_cuts(count: int, lengths: tuple[float, ...]) -> list[int]:
     """Where the parts of these relative lengths begin among `count` sessions, and the end."""
-    return [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
+    return [0, *(round(count * part_end / sum(lengths)) for part_end in accumulate(lengths))]
 
 
 def _measure_lengths(recipe: StockRecipe) -> tuple[float, ...]:
@@ -384,10 +384,10 @@ class RefitMaterial:
             ConfigurationError: There are too few bars.
             LoopError: The training failed.
         """
-        learnt = self.bars.between(fold.learn_first, fold.learn_last)
-        splits = refit_splits(learnt, self.recipe)
+        bars = self.bars.between(fold.learn_first, fold.learn_last)
+        splits = refit_splits(bars, self.recipe)
         return refit(
-            learnt, self.features, self.recipe, splits, covariates=self.covariates, edges=self.edges, cache=self.cache
+            bars, self.features, self.recipe, splits, covariates=self.covariates, edges=self.edges, cache=self.cache
         )
 
 

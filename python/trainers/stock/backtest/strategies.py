@@ -65,10 +65,10 @@ class TradingTerms:
     """For annualised figures; backtests and audits use the model's calendar."""
 
     def __post_init__(self) -> None:
-        for name, least in (("horizon", 1), ("rebalance", 1), ("delay", 0)):
+        for name, minimum in (("horizon", 1), ("rebalance", 1), ("delay", 0)):
             value: int = getattr(self, name)
-            if value < least:
-                raise ConfigurationError(f"{name} is {value} sessions, but must be at least {least}")
+            if value < minimum:
+                raise ConfigurationError(f"{name} is {value} sessions, but must be at least {minimum}")
         for name in ("cost_bps", "borrow_bps"):
             paid: float = getattr(self, name)
             if not 0 <= paid <= 1 / BASIS_POINT:
@@ -158,14 +158,14 @@ def decide_weights(
         case Strategy.SIGN:
             _require_returns(forecasts, Strategy.SIGN)
             median = forecasts.median[..., index]
-            known = np.isfinite(median)
-            moved = known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
-            return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
+            is_known = np.isfinite(median)
+            is_large = is_known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
+            return np.where(is_large, np.sign(np.where(is_known, median, 0.0)), 0.0) * go_long_equally(is_known)
         case Strategy.VOL_TARGET:
             expected = estimate_volatility(forecasts, index, a_year)
-            known = np.isfinite(expected)
-            scaled = np.minimum(1.0, strategy_settings.volatility / np.where(known, expected, np.inf))
-            return scaled * go_long_equally(known)
+            is_known = np.isfinite(expected)
+            scaled = np.minimum(1.0, strategy_settings.volatility / np.where(is_known, expected, np.inf))
+            return scaled * go_long_equally(is_known)
 
 
 def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
@@ -236,9 +236,9 @@ def compute_benchmark_weights(
     }
 
 
-def _measure_change(closes: FloatArray, since: int, until: int) -> FloatArray:
+def _measure_change(closes: FloatArray, start: int, end: int) -> FloatArray:
     """[T, S] log return from `since` to `until` sessions ago; NaN if either close is missing."""
     change = np.full_like(closes, np.nan)
-    ends = slice(since - until, len(closes) - until)
-    change[since:] = np.log(closes[ends] / closes[: max(0, len(closes) - since)])
+    ends = slice(start - end, len(closes) - end)
+    change[start:] = np.log(closes[ends] / closes[: max(0, len(closes) - start)])
     return change

@@ -53,31 +53,31 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     manifest, calendar = recorded.model.manifest, find_calendar(recorded.model)
     target, levels = manifest.target, manifest.quantiles
     calibration = read_splits(manifest.card).calibration
-    known = drop_before_calendar(bars, calendar)
+    model_bars = drop_before_calendar(bars, calendar)
     try:
-        bound = bind_model(recorded.model, known, covariates)
-        seen = _measure_residuals(bound, calibration, levels)
+        bound_model = bind_model(recorded.model, model_bars, covariates)
+        residuals = _measure_residuals(bound_model, calibration, levels)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"adaptive widths of {recorded.reference} need its calibration days, from "
             f"{format_date(calibration.first)} to {format_date(calibration.last)}, but {error.message}; give bars that "
             "begin earlier, or leave out --adaptive"
         ) from error
-    later = known.sessions[known.sessions > calibration.last]
+    later = model_bars.sessions[model_bars.sessions > calibration.last]
     test = (
-        _measure_residuals(bound, SplitPart("later", int(later[0]), int(later[-1])), levels)
+        _measure_residuals(bound_model, SplitPart("later", int(later[0]), int(later[-1])), levels)
         if len(later) > target.reach
-        else replace(seen, positions=seen.positions[:0], values=seen.values[:0])
+        else replace(residuals, positions=residuals.positions[:0], values=residuals.values[:0])
     )
     # Tonight's decision has no outcome yet.
     test = QuantileResiduals(
-        positions=np.append(test.positions, len(known.sessions) - 1),
+        positions=np.append(test.positions, len(model_bars.sessions) - 1),
         values=np.concatenate([test.values, np.full((1, *test.values.shape[1:]), np.nan)]),
     )
     outer = [q for q in range(len(levels)) if q != find_anchor_index(levels)]
     factors = np.ones((len(target.horizons), len(levels)))
     offsets = adapt_offsets(
-        replace(seen, values=seen.values[..., outer]),
+        replace(residuals, values=residuals.values[..., outer]),
         replace(test, values=test.values[..., outer]),
         tuple(levels[q] for q in outer),
         target,
@@ -87,17 +87,17 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     return AdaptiveWidths(
         version=recorded.version,
         weights_hash=recorded.model.identity.weights_hash,
-        session=int(known.sessions[-1]),
+        session=int(model_bars.sessions[-1]),
         horizons=target.horizons,
         factors=factors,
     )
 
 
-def _measure_residuals(bound: BoundModel, part: SplitPart, levels: tuple[float, ...]) -> QuantileResiduals:
+def _measure_residuals(bound_model: BoundModel, part: SplitPart, levels: tuple[float, ...]) -> QuantileResiduals:
     """Outcomes minus quantiles, in units of each quantile's distance from the median."""
-    windows = bound.windows(part)
-    quantiles = bound.forecasts(windows).calibrated
-    missed = bound.history.outcomes(windows)[..., None] - quantiles
+    windows = bound_model.windows(part)
+    quantiles = bound_model.forecasts(windows).calibrated
+    missed = bound_model.history.outcomes(windows)[..., None] - quantiles
     distance = np.abs(quantiles - quantiles[..., [find_anchor_index(levels)]])
     units = np.full_like(missed, np.nan)
     np.divide(missed, distance, out=units, where=distance > 0)
@@ -212,23 +212,23 @@ def run_due_evenings(
     champion = load_champion(settings.model_folder)
     calendar = find_calendar(champion.model)
     closed = [day for day in bars.sessions.tolist() if _has_closed(calendar, day, now)]
-    done = find_last_evening(ledger, name)
-    due = [day for day in closed if day > done and day >= first]
-    if not (done or first):
+    last_evening = find_last_evening(ledger, name)
+    due = [day for day in closed if day > last_evening and day >= first]
+    if not (last_evening or first):
         due = due[-1:]
-    if due and not done and champion.last_seen > due[0]:
+    if due and not last_evening and champion.last_seen > due[0]:
         raise InSampleError(
             f"{champion.reference} has seen labels up to {format_date(champion.last_seen)}, so a forecast of "
             f"{format_date(due[0])} would prove nothing; give bars up to a later session"
         )
-    known = due[0] if due else done
+    known_until = due[0] if due else last_evening
     recorded, scores = 0, DueForecasts()
-    if known:
-        recorded = _record_bars(ledger, bars.until(known))
+    if known_until:
+        recorded = _record_bars(ledger, bars.until(known_until))
         scores = score_due_forecasts(ledger)
     rows = scores.rows
     has_test = [evenings_left % settings.evidence_every == 0 for evenings_left in range(len(due), 0, -1)]
-    before, known_bars = known, KnownBars()
+    before, known_bars = known_until, KnownBars()
     for k in track_steps(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
@@ -370,10 +370,10 @@ class EveningMaterial:
 def describe_alarm(record: EvidenceRecord) -> str:
     """A red lamp in words."""
     ahead = f"{format_count(record.horizon, 'session')} ahead"
-    who = f"{record.model}@{record.version}"
+    version = f"{record.model}@{record.version}"
     if record.monitor.startswith(SKILL):
-        return f"{who} is worse than {record.monitor.removeprefix(SKILL).strip()}, {ahead}"
-    return f"{who}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
+        return f"{version} is worse than {record.monitor.removeprefix(SKILL).strip()}, {ahead}"
+    return f"{version}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
 
 
 def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:

@@ -134,8 +134,8 @@ def find_confidence_set(test: EvaluationSet, daily: Mapping[str, FloatArray]) ->
         tested = MCS(distinct, SIZE, RESAMPLES, test.block, bootstrap="circular", seed=0)
         tested.compute()
         p_values = tested.pvalues["Pvalue"].sort_index().to_numpy(np.float64)
-    ranked = sorted(zip(daily, p_values[model_of.ravel()], means, strict=True), key=lambda row: (-row[1], row[2]))
-    return ConfidenceSet(size=SIZE, p_values={name: float(p) for name, p, _ in ranked})
+    rows = sorted(zip(daily, p_values[model_of.ravel()], means, strict=True), key=lambda row: (-row[1], row[2]))
+    return ConfidenceSet(size=SIZE, p_values={name: float(p) for name, p, _ in rows})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +152,11 @@ class EvaluationPeriod:
     symbols: int
 
     @classmethod
-    def of(cls, history: History, windows: TrainingWindows, seen: int) -> "EvaluationPeriod":
+    def of(cls, history: History, windows: TrainingWindows, last_seen: int) -> "EvaluationPeriod":
         """The decision days of these windows."""
         positions = np.unique(windows.positions)
         return cls(
-            seen_until=seen,
+            seen_until=last_seen,
             first=int(history.bars.sessions[positions[0]]),
             last=int(history.bars.sessions[positions[-1]]),
             days=len(positions),
@@ -205,8 +205,8 @@ class ModelEvaluation:
 
     def __repr__(self) -> str:
         first, last = format_date(self.period.first), format_date(self.period.last)
-        judged = f"{first} to {last}, {self.period.days} days, {self.period.symbols} symbols"
-        return f"Evaluation({judged}: {self.skill.sentence})"
+        period = f"{first} to {last}, {self.period.days} days, {self.period.symbols} symbols"
+        return f"Evaluation({period}: {self.skill.sentence})"
 
     def to_json(self) -> dict[str, Json]:
         """The evaluation as JSON; NaN and infinity become null."""
@@ -268,7 +268,7 @@ class EvaluationSetup:
     """A model and the windows that it is evaluated on."""
 
     model: EvaluatedModel
-    bound: BoundModel
+    bound_model: BoundModel
     splits: DataSplits
     covariates: CovariateSource
     """Covariate files of the model."""
@@ -280,7 +280,7 @@ class EvaluationSetup:
     @property
     def test_set(self) -> EvaluationSet:
         """The evaluated windows with their outcomes."""
-        return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
+        return EvaluationSet.of(self.bound_model.history, self.tested.windows, self.model.manifest.quantiles)
 
 
 def evaluate(
@@ -326,12 +326,12 @@ def evaluate(
     seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or LocalRunner())
     adaptive = None
     if settings.adaptive:
-        adaptive = forecast_adaptively(setup.bound.history, setup.calibration, setup.tested, test.levels)
+        adaptive = forecast_adaptively(setup.bound_model.history, setup.calibration, setup.tested, test.levels)
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
         levels=test.levels,
-        period=EvaluationPeriod.of(setup.bound.history, setup.tested.windows, find_last_seen(model)),
+        period=EvaluationPeriod.of(setup.bound_model.history, setup.tested.windows, find_last_seen(model)),
         confidence=CONFIDENCE,
         method=(
             f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, widened by "
@@ -349,7 +349,7 @@ def evaluate(
         start_note=start_note_of(model.manifest.card),
         notes=(
             *describe_origins(model),
-            *note_missing_bars(setup.bound.history, setup.tested.windows, setup.splits),
+            *note_missing_bars(setup.bound_model.history, setup.tested.windows, setup.splits),
             *result.notes,
             *note_missing_package(),
             *seed_notes,
@@ -373,15 +373,20 @@ def _prepare_setup(
     recent = drop_before_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
-    bound = bind_model(model, recent, covariates, cache)
-    check_outcomes_vary(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
+    bound_model = bind_model(model, recent, covariates, cache)
+    check_outcomes_vary(EvaluationSet.of(bound_model.history, bound_model.windows(test), model.manifest.quantiles))
     announce("forecasting")
     calibration, tested = (
-        ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
-        for windows in (bound.windows(part) for part in (splits.calibration, test))
+        ForecastWindows(windows=windows, forecasts=bound_model.forecasts(windows))
+        for windows in (bound_model.windows(part) for part in (splits.calibration, test))
     )
     return EvaluationSetup(
-        model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested
+        model=model,
+        bound_model=bound_model,
+        splits=splits,
+        covariates=covariates,
+        calibration=calibration,
+        tested=tested,
     )
 
 
@@ -396,7 +401,7 @@ def _compare_baselines(
     def on_losses(name: str, theirs: FloatArray) -> None:
         daily[name] = average_days(test, theirs)
 
-    case = InformationSet.of(setup.bound.history, setup.splits, find_last_seen(setup.model), test.levels)
+    case = InformationSet.of(setup.bound_model.history, setup.splits, find_last_seen(setup.model), test.levels)
     result = benchmark(
         test, MODEL_NAME, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, track_steps=track_steps
     )
@@ -413,8 +418,8 @@ def _score_seeds(
     runner: JobRunner,
 ) -> tuple[SeedScores | None, tuple[str, ...]]:
     """Scores over the artifact's seed and other seeds, or a note why there are none."""
-    model, more = setup.model, settings.seeds - 1
-    if more == 0:
+    model, other_count = setup.model, settings.seeds - 1
+    if other_count == 0:
         return None, ()
     if isinstance(model, Ensemble):
         return None, ("an ensemble has no recipe, so it is not trained from other seeds",)
@@ -424,23 +429,25 @@ def _score_seeds(
         return None, ("an adopted model is not trained here, so it is not trained from other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = SeedRefits(
-        bars=setup.bound.history.bars,
+        bars=setup.bound_model.history.bars,
         features=model.pipeline.features.features,
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=settings.device)),
         splits=setup.splits,
         covariates=setup.covariates,
-        edges=read_user_edges(model.manifest, model.engine.network.state_dict(), setup.bound.history.bars.symbols),
+        edges=read_user_edges(
+            model.manifest, model.engine.network.state_dict(), setup.bound_model.history.bars.symbols
+        ),
         windows=setup.tested.windows,
         cache=cache,
         consume=ConsumerChain() if runner.is_parallel else consume,
     )
-    own = recipe.optimisation.seed
+    first_seed = recipe.optimisation.seed
 
     def seeds() -> Iterator[int]:
-        for k, seed in enumerate(choose_other_seeds(own, more)):
-            announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none){runner.remark}")
+        for k, seed in enumerate(choose_other_seeds(first_seed, other_count)):
+            announce(f"training with seed {seed}, {k + 1} of {other_count} more seeds (--seeds 1: none){runner.remark}")
             yield seed
 
-    trained = runner.run(refitting.worker, seeds(), count=more, name=name_seed, in_order=True)
-    runs = chain([(own, setup.tested.forecasts.calibrated)], trained)
+    trained = runner.run(refitting.worker, seeds(), count=other_count, name=name_seed, in_order=True)
+    runs = chain([(first_seed, setup.tested.forecasts.calibrated)], trained)
     return score_seeds(setup.test_set, runs, result.best, result.skill.baseline), ()

@@ -206,7 +206,7 @@ def build_loss_table(evaluation: ModelEvaluation) -> ReportTable:
         TableRow(
             name=row.name,
             cells=tuple(
-                _build_cell(loss, format_loss, best=least) for loss, least in zip(row_losses, best, strict=True)
+                _build_cell(loss, format_loss, best=minimum) for loss, minimum in zip(row_losses, best, strict=True)
             ),
             is_model=row.role is ScoreRole.MODEL,
         )
@@ -339,7 +339,9 @@ def build_horizon_table(evaluation: ModelEvaluation) -> ReportTable:
     lines = (
         TableRow(
             name=metric.name,
-            cells=tuple(make_number_cell(metric.of(own), metric.show, note=metric.span(own)) for own in ours.horizons),
+            cells=tuple(
+                make_number_cell(metric.of(scores), metric.show, note=metric.span(scores)) for scores in ours.horizons
+            ),
         )
         for metric in select_metrics(evaluation, (ours,))
     )
@@ -447,12 +449,12 @@ def draw_coverage(evaluation: ModelEvaluation, page: PageBuilder) -> Iterator[tu
     """Coverage errors of the quantiles: the name and the chart of each calibration variant, on a common axis."""
     rows, levels = list_variants(evaluation), evaluation.levels
     shares = [_split_intervals([h.below for h in row.horizons]) for row in rows]
-    reach = 1.05 * max(float(np.nanmax(np.abs(below[1:] - levels))) for below in shares)
-    for row, below in zip(rows, shares, strict=True):
+    reach = 1.05 * max(float(np.nanmax(np.abs(coverage[1:] - levels))) for coverage in shares)
+    for row, coverage in zip(rows, shares, strict=True):
         label = f"{row.name}: observed minus nominal share of outcomes below each quantile; numbers in the table"
         yield (
             row.name,
-            page.chart(charts.draw_calibration(levels, name_horizons(evaluation), *below, reach=reach), label),
+            page.chart(charts.draw_calibration(levels, name_horizons(evaluation), *coverage, reach=reach), label),
         )
 
 

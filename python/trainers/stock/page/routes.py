@@ -75,8 +75,8 @@ class Page:
         self._uploaded: UploadedBars | None = None
         self._request_lock = asyncio.Lock()
         self._training = ModelTraining(self._settings.models, self._serve_trained)
-        own = files("trainers.stock.page")
-        self._style, self._script = (own.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+        resources = files("trainers.stock.page")
+        self._style, self._script = (resources.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
 
     def routes(self) -> Sequence[Route]:
         """Create the routes."""
@@ -177,8 +177,8 @@ class Page:
             except BaseException as error:
                 uploaded.discard(name)
                 if isinstance(error, TimeoutError):
-                    late = f"the file did not arrive in {MAX_WAIT_S:g} seconds; try again"
-                    raise DeadlineExceededError(late) from None
+                    message = f"the file did not arrive in {MAX_WAIT_S:g} seconds; try again"
+                    raise DeadlineExceededError(message) from None
                 raise
         return Response(status_code=204)
 
@@ -219,10 +219,10 @@ class Page:
         except ValueError:
             problem = "the horizon or the quantile is not a number; use the lists of the page"
             raise MalformedRequestError(problem) from None
-        chosen = reading.panel.select([symbol])
+        symbol_bars = reading.panel.select([symbol])
         can_use_suspects = "suspects" in query
         instance = Instance(
-            input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=can_use_suspects
+            input=reading.panel if info.is_panel_model else symbol_bars, accept_suspect_bars=can_use_suspects
         )
         forecast = self._models.predict(_format_reference(info), instance)
         if symbol in forecast.refusals:

@@ -75,7 +75,7 @@ class TrainingRequest:
     def words(self, models: Path, bars: Sequence[Path]) -> list[str]:
         """The words after `quantra`; the command continues a training run that was stopped."""
         files = [word for path in bars for word in ("--bars", str(path))]
-        chosen = {
+        options = {
             "layout": self.options.layout,
             "date-order": self.options.date_order,
             "time-zone": self.options.time_zone,
@@ -84,10 +84,10 @@ class TrainingRequest:
             "calendar": self.calendar,
             "budget": f"{self.minutes}m" if self.kind == BEST else "",
         }
-        flags = [word for name, value in chosen.items() if value for word in (f"--{name}", str(value))]
+        flags = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
         out = models / self.name / "1"
-        own = ("--model", self.kind, "--out", str(out), "--resume", "--parent-watch", "--json")
-        return ["train", "stock", *files, *flags, *own]
+        output_flags = ("--model", self.kind, "--out", str(out), "--resume", "--parent-watch", "--json")
+        return ["train", "stock", *files, *flags, *output_flags]
 
 
 @final
@@ -150,8 +150,8 @@ class _EpochClock:
         """Seconds until the whole is done; None before there is a rate."""
         if self.first is None:
             self.first, self.started_s = share, time.monotonic()
-        done = share - self.first
-        return (1.0 - share) / done * (time.monotonic() - self.started_s) if done > 0 else None
+        progress = share - self.first
+        return (1.0 - share) / progress * (time.monotonic() - self.started_s) if progress > 0 else None
 
 
 @final
@@ -282,21 +282,21 @@ class ModelTraining:
         state = self._last_state
         if code == 0:
             try:
-                ended = replace(
+                end_state = replace(
                     state, phase=TrainingPhase.FINISHED, message=self._describe(state.reference), epoch=0, share=1.0
                 )
             except QuantraError as error:
-                ended = replace(state, phase=TrainingPhase.FAILED, message=error.message)
+                end_state = replace(state, phase=TrainingPhase.FAILED, message=error.message)
         elif state.phase is TrainingPhase.STOPPING and not state.message:
-            ended = replace(state, phase=TrainingPhase.STOPPED)
+            end_state = replace(state, phase=TrainingPhase.STOPPED)
         else:
             why = state.message or f"the training process ended with code {code}: {printed[:_MAX_SHOWN_CHARACTERS]}"
             if self._bars is not None:  # names of files in place of their temporary paths
                 why = why.replace(f"{self._bars.name}{os.sep}", "")
-            ended = replace(state, phase=TrainingPhase.FAILED, message=why)
+            end_state = replace(state, phase=TrainingPhase.FAILED, message=why)
         with self._lock:
-            self._state = ended
-            if ended.phase is TrainingPhase.FINISHED:
+            self._state = end_state
+            if end_state.phase is TrainingPhase.FINISHED:
                 self._forget_bars()
 
 

@@ -189,10 +189,10 @@ def score_sentences(card: Card) -> Iterator[str]:
         yield card.skill.sentence
     if card.scores is None:
         return
-    own = next((row for row in card.scores.rows if row.is_model), None)
-    if own is not None and own.band_coverage:
+    model_row = next((row for row in card.scores.rows if row.is_model), None)
+    if model_row is not None and model_row.band_coverage:
         low, high = card.scores.band[0], card.scores.band[-1]
-        share = sum(own.band_coverage) / len(own.band_coverage)
+        share = sum(model_row.band_coverage) / len(model_row.band_coverage)
         yield (
             f"{format_percent(share)} of the outcomes fell between the quantiles {format_level(low)} and "
             f"{format_level(high)}; a calibrated forecast has {format_percent(high - low)}."
@@ -209,20 +209,20 @@ def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
     folder = f"models/{shown.info.name}/{shown.info.version}"
     bars = name if ", " not in name and not name.endswith(" files") else "bars"
     horizon, quantile = shown.attribution.horizon, shown.attribution.quantile
-    chosen = {name: value for name, value in asdict(shown.options).items() if value}
-    flags = [word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    settings = {name: value for name, value in asdict(shown.options).items() if value}
+    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = ("--artifact", folder, "--bars", bars, *flags, "--symbol", shown.symbol)
     words += ("--accept-suspect-bars",) if shown.can_use_suspects else ()
     point = ("--horizon", str(horizon), "--quantile", f"{quantile:g}")
     yield "Shell", "\n".join(map(shlex.join, (("quantra", "predict", *words), ("quantra", "explain", *words, *point))))
     symbol, file = json.dumps(shown.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
     wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.can_use_suspects else "bars"
-    more = "from predictor.instance import Instance\n" if shown.can_use_suspects else ""
-    more += "from predictor.bars import ReadingOptions\n" if chosen else ""
-    pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in chosen.items())
-    options = f", options=ReadingOptions({', '.join(pairs)})" if chosen else ""
+    imports = "from predictor.instance import Instance\n" if shown.can_use_suspects else ""
+    imports += "from predictor.bars import ReadingOptions\n" if settings else ""
+    pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in settings.items())
+    options = f", options=ReadingOptions({', '.join(pairs)})" if settings else ""
     python = (
-        f"{more}from quantra import BarPanel, Forecaster\n\n"
+        f"{imports}from quantra import BarPanel, Forecaster\n\n"
         f"bars = BarPanel.read({file}{options}).select([{symbol}])\n"
         f'with Forecaster.load("{folder}") as model:\n'
         f"    print(model.predict({wrapped}))\n"

@@ -64,11 +64,11 @@ def unconditional(sample: BaselineSample) -> FittedBaseline:
     by_symbol = np.empty((len(labels), len(sample.target.horizons), len(sample.levels)))
     for h in range(len(sample.target.horizons)):
         by_symbol[:, h] = np.nanquantile(labels[sample.learnt, h], sample.levels)
-        for symbol, learnt in enumerate(sample.learnt):
-            own = labels[symbol, learnt, h]
-            known = own[np.isfinite(own)]
-            if known.size:
-                by_symbol[symbol, h] = np.quantile(known, sample.levels)
+        for symbol, mask in enumerate(sample.learnt):
+            outcomes = labels[symbol, mask, h]
+            known_outcomes = outcomes[np.isfinite(outcomes)]
+            if known_outcomes.size:
+                by_symbol[symbol, h] = np.quantile(known_outcomes, sample.levels)
     return FittedBaseline(quantiles=lambda measured_windows: by_symbol[measured_windows.windows.symbols])
 
 
@@ -96,9 +96,9 @@ def _compute_known_quantiles(values: FloatArray, levels: FloatArray) -> FloatArr
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))[:, None]  # NaN comes last
     last = np.maximum(np.isfinite(values).sum(axis=1) - 1, 0)[:, None]
     position = levels * last
-    below = position.astype(np.int64)
-    lower, upper = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
-    return lower + (position - below) * (upper - lower)
+    lower_index = position.astype(np.int64)
+    lower, upper = ordered[rows, lower_index], ordered[rows, np.minimum(lower_index + 1, last)]
+    return lower + (position - lower_index) * (upper - lower)
 
 
 EMPIRICAL: Final = BaselineModel(
@@ -118,8 +118,8 @@ def scaled(sample: BaselineSample) -> FittedBaseline:
 def relative_har(sample: BaselineSample) -> FittedBaseline:
     """In units of a HAR forecast relative to the window's level: the start of a model with scale `har`."""
     try:
-        learnt = sample_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
-        normaliser = fit_normaliser(learnt, "har")
+        sample_windows = sample_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
+        normaliser = fit_normaliser(sample_windows, "har")
     except ConfigurationError as error:
         raise NoForecastError(error.message) from error
     return _in_units(sample, _units_by(sample.history, normaliser))
@@ -131,15 +131,15 @@ def own_scale(sample: BaselineSample) -> FittedBaseline:
 
 
 def _in_units(sample: BaselineSample, units: UnitsOf) -> FittedBaseline:
-    outcomes, learnt = sample.history.outcomes, sample.at_most(LEARNT_FROM)
-    normalised = in_blocks(learnt, lambda few: units(few).normalise(outcomes(few)[..., None])[..., 0])
+    outcomes, windows = sample.history.outcomes, sample.at_most(LEARNT_FROM)
+    normalised = in_blocks(windows, lambda block: units(block).normalise(outcomes(block)[..., None])[..., 0])
     quantiles = np.nanquantile(normalised, sample.levels, axis=0).T
     return FittedBaseline(quantiles=lambda measured_windows: units(measured_windows.windows).restore(quantiles))
 
 
 def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
     target = history.pipeline.target
-    stacked = history.compute_by_symbol(lambda few: np.stack(normaliser.series(target, few), axis=1))
+    stacked = history.compute_by_symbol(lambda bars: np.stack(normaliser.series(target, bars), axis=1))
     series = [stacked[:, k] for k in range(stacked.shape[1])]
 
     def units(windows: TrainingWindows) -> ForecastUnits:
