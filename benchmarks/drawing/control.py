@@ -34,8 +34,8 @@ def noising() -> DiffusionProcess:
 
 def same_schedule() -> Any:
     """DDIM with the schedule of the formula."""
-    kept = noising().kept
-    betas = 1 - kept / torch.cat([torch.ones(1), kept[:-1]])
+    share = noising().signal_share
+    betas = 1 - share / torch.cat([torch.ones(1), share[:-1]])
     return DDIMScheduler(trained_betas=betas.numpy(), clip_sample=False, timestep_spacing="trailing")
 
 

@@ -417,6 +417,6 @@ def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up
 
 def test_a_sample_holds_no_window_but_those_of_its_part() -> None:
     sample = BaselineSample(history=history(), part=UNION, levels=LEVELS)
-    assert int(sample.learnt.sum()) == len(sample.windows) == len(history().windows(UNION))
+    assert int(sample.mask.sum()) == len(sample.windows) == len(history().windows(UNION))
     ends = sample.windows.positions + HORIZONS[-1]
     assert bars().sessions[ends].max() <= SPLITS.calibration.last

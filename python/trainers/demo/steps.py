@@ -209,8 +209,8 @@ class DemoTraining:
         newest = self._newest
         if newest and self.is_reusable(newest):
             console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
-            stored = load(self._locate_version(newest)).artifact.manifest.card
-            card = Card.from_json(canonical.to_bytes(stored).decode())
+            card_content = load(self._locate_version(newest)).artifact.manifest.card
+            card = Card.from_json(canonical.to_bytes(card_content).decode())
         else:
             card = self._train(newest + 1, console)
             self._locate_record(newest + 1).write_bytes(self._encode_inputs(newest + 1))
@@ -252,12 +252,12 @@ class DemoTraining:
         data = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
         console.rule(f"training {MODEL}@{version} on {data}")
         self._logs.mkdir(parents=True, exist_ok=True)
-        log, shown = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
+        log, progress = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
         return train(
             TrainingMaterial(self.bars, load_default_features()),
             self.recipe,
             self._locate_version(version),
-            consume=lambda reports: log(shown(reports)),
+            consume=lambda reports: log(progress(reports)),
             announce=lambda stage: console.print(f"{stage} …", style="dim"),
             warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
             track_steps=progress_on(console.file),
@@ -326,15 +326,15 @@ class DemoServer:
         self.process.wait(timeout=30)
 
 
-def free_port(wanted: int) -> int:
+def free_port(preferred_port: int) -> int:
     """The wanted port of this machine if it is free, else another free one."""
-    for port in (wanted, 0):
-        with socket.socket() as tried:
+    for port in (preferred_port, 0):
+        with socket.socket() as probe:
             try:
-                tried.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return int(tried.getsockname()[1])
+            return int(probe.getsockname()[1])
     raise UnavailableError("this machine has no free port to serve on")
 
 

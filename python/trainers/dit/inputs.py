@@ -81,12 +81,12 @@ def create_monitor(
         raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not for training")
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
-    own = read_pictures(
+    training_images = read_pictures(
         images, model.image_format, model.prompts.check, skip_bad=True
     )  # rejected images are reported already
     held_out = read_images(settings.held_out, model, skip_bad=skip_bad, silent=silent)
-    _warn_of_training_images(own, held_out)
-    inputs = RewardInputs(own, held_out, settings.reward_weights, settings.monitor_images)
+    _warn_of_training_images(training_images, held_out)
+    inputs = RewardInputs(training_images, held_out, settings.reward_weights, settings.monitor_images)
     sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
     evaluator = SampleEvaluator(model, inputs, create_rewards(settings.monitor, inputs), sampling)
     return RewardMonitor(evaluator, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
@@ -114,21 +114,23 @@ def read_evaluation_inputs(
     """Read the folders of an evaluation; draw the requested number of images, or as many as both folders have."""
     from trainers.dit.rewards import RewardInputs
 
-    own = read_images(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
+    training_images = read_images(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
     held_out = read_images(settings.held_out, model, trained_words, skip_bad=settings.skip_bad, silent=silent)
-    _warn_of_training_images(own, held_out)
-    both = min(len(own.pictures), len(held_out.pictures))
-    return RewardInputs(own, held_out, settings.reward_weights, both if settings.count is None else settings.count)
+    _warn_of_training_images(training_images, held_out)
+    both = min(len(training_images.pictures), len(held_out.pictures))
+    return RewardInputs(
+        training_images, held_out, settings.reward_weights, both if settings.count is None else settings.count
+    )
 
 
-def _warn_of_training_images(own: "ImageFolder", held_out: "ImageFolder") -> None:
+def _warn_of_training_images(training_images: "ImageFolder", held_out: "ImageFolder") -> None:
     """Warn of held-out images that are also training images; prompts and pixels are compared, not file names."""
-    digests = {picture.digest for picture in own.pictures}
+    digests = {picture.digest for picture in training_images.pictures}
     shared = sum(picture.digest in digests for picture in held_out.pictures)
     if shared:
         echo(
-            f"! {shared} of {len(held_out.pictures)} images of {held_out.folder} are also in {own.folder}; scores on "
-            "training images are too good: hold out others"
+            f"! {shared} of {len(held_out.pictures)} images of {held_out.folder} are also in {training_images.folder}; "
+            "scores on training images are too good: hold out others"
         )
 
 

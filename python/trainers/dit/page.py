@@ -168,7 +168,7 @@ def build_evaluation_page(
 ) -> PageData:
     """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(evaluation.prompts))
-    shown = take_within_limit(
+    samples = take_within_limit(
         (_select_samples(evaluation, prompt) for prompt in prompts[:MAX_PROMPTS]),
         lambda samples: sum(map(_strip_weight, samples.strips)),
         HEAVIEST,
@@ -188,8 +188,8 @@ def build_evaluation_page(
         lines=tuple(lines),
         figures=tuple(_list_figures(evaluation)),
         limits="" if evaluation.predictions is None else LIMITS,
-        prompts=shown,
-        more=len(prompts) - len(shown),
+        prompts=samples,
+        more=len(prompts) - len(samples),
         mistaken=take_within_limit(mistaken, lambda image: _strip_weight(image.strip), HEAVIEST_MISTAKEN),
         mistaken_count=len(wrong),
         curves=tuple(curves),
@@ -242,10 +242,10 @@ def _select_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
     note = f"{len(indices):,} drawn"
     if evaluation.predictions is not None:
         note += f", {sum(evaluation.predictions.drawn[index] == prompt for index in indices):,} classified as it"
-    shown = torch.tensor(indices[:MAX_IMAGES])
+    first_indices = torch.tensor(indices[:MAX_IMAGES])
     strips = (
-        build_strip("Real", evaluation.targets[shown], prompt),
-        build_strip("Drawn", evaluation.images[shown], prompt),
+        build_strip("Real", evaluation.targets[first_indices], prompt),
+        build_strip("Drawn", evaluation.images[first_indices], prompt),
     )
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 

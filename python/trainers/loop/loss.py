@@ -135,22 +135,22 @@ class WeightedMean:
         """Add the contents of another mean."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
-        for name, (total, seen) in other._parts.items():  # noqa: SLF001
-            _add(self._parts, name, total, seen)
-        for name, (total, seen) in other._terms.items():  # noqa: SLF001
-            _add(self._terms, name, total, seen)
+        for name, (total, count) in other._parts.items():  # noqa: SLF001
+            _add(self._parts, name, total, count)
+        for name, (total, count) in other._terms.items():  # noqa: SLF001
+            _add(self._terms, name, total, count)
 
     def mean(self) -> float:
         """Return the weighted mean, or the sum of the terms' weighted means; NaN if the count is 0."""
         if not self.count:
             return math.nan
         if self._terms:
-            return sum(total / seen for total, seen in self._terms.values() if seen)
+            return sum(total / count for total, count in self._terms.values() if count)
         return self._sum / self.count
 
     def parts(self) -> dict[str, float]:
         """Return the weighted mean of every part."""
-        return {name: total / seen for name, (total, seen) in self._parts.items() if seen}
+        return {name: total / count for name, (total, count) in self._parts.items() if count}
 
     def state(self) -> dict[str, Any]:
         """Return the sums for a checkpoint."""
@@ -165,8 +165,8 @@ class WeightedMean:
 
 
 def _add(sums: dict[str, tuple[float, int]], name: str, total: float, count: int) -> None:
-    before, seen = sums.get(name, (0.0, 0))
-    sums[name] = (before + total, seen + count)
+    earlier_total, earlier_count = sums.get(name, (0.0, 0))
+    sums[name] = (earlier_total + total, earlier_count + count)
 
 
 def check_loss(loss: object) -> Loss:
@@ -244,7 +244,7 @@ def check_width(name: str, mean: Tensor) -> None:
         )
 
 
-def check_finite_score(value: float, what: str) -> None:
+def check_finite_score(value: float, score_name: str) -> None:
     """Check that a score is finite.
 
     Raises:
@@ -252,8 +252,8 @@ def check_finite_score(value: float, what: str) -> None:
     """
     if not math.isfinite(value):
         raise NonFiniteError(
-            f"{what} is {value}: the score function divides by zero, or its data or the network's weights are not "
-            "finite"
+            f"{score_name} is {value}: the score function divides by zero, or its data or the network's weights are "
+            "not finite"
         )
 
 

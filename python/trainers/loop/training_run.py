@@ -123,8 +123,8 @@ class TrainingRun(Generic[Batch]):
         if group.size > 1:
             digest = hash_order(source, training.epoch, seed=training.order_seed)
             group.check_same("the order of the loader's batches", digest)
-        scored = "no validation" if validation is None else "a validation"
-        self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
+        suffix = "no validation" if validation is None else "a validation"
+        self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {suffix}")
         yield from self._take_notices()
         while self._training.epoch < max_epochs:
             yield from self._train_epoch(source, max_epochs)
@@ -256,24 +256,24 @@ class TrainingRun(Generic[Batch]):
 
     def _read_windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """Return the remaining windows of the epoch; in a group, every process gets the same number."""
-        size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
+        size, window_count, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_batches(
             train,
             self._training.epoch,
-            start=done * size * group.size + group.rank,
+            start=window_count * size * group.size + group.rank,
             step=group.size,
             seed=self._training.order_seed,
         )
-        read = windows(batches, size, None if group.size == 1 or total is None else total - done)
-        return self._parts.feeder.windows(read, ahead=can_read_ahead(train))
+        remaining = windows(batches, size, None if group.size == 1 or total is None else total - window_count)
+        return self._parts.feeder.windows(remaining, ahead=can_read_ahead(train))
 
     def _train_window(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[PhaseResult], StepRequests]:
         """Run all phases that are due."""
         training, shared_forwards = self._training, self._parts.shared.values()
-        number, done = training.windows + 1, training.epoch_totals.windows
-        ask = partial(self._find_requests, number, last=done + 1 == total)
+        number, window_index = training.windows + 1, training.epoch_totals.windows
+        ask = partial(self._find_requests, number, last=window_index + 1 == total)
         due = [phase for phase in self._phases if phase.phase.is_due(number)]
         requests, results = NO_REQUESTS, list[PhaseResult]()
         for shared in shared_forwards:
@@ -281,14 +281,14 @@ class TrainingRun(Generic[Batch]):
         try:
             for phase in due:
                 started, shortages = perf_counter(), phase.accumulator.shortages
-                position = Position(phase.phase.name, training.epoch, done, window)
+                position = Position(phase.phase.name, training.epoch, window_index, window)
                 outcome = phase.step(window, position, ask)
                 requests = requests.merge(outcome.requests)
                 report = StepReport(
                     phase=phase.phase.name,
                     epoch=training.epoch,
                     epochs=max_epochs,
-                    window=done,
+                    window=window_index,
                     windows=total,
                     step=phase.steps,
                     loss=outcome.loss.mean(),
@@ -320,13 +320,13 @@ class TrainingRun(Generic[Batch]):
         started, training = perf_counter(), self._training
         epoch_totals = training.epoch_totals
         self._broadcast_buffers()
-        scored = None if validation is None else self.validate(validation.score, validation.source)
+        validation_loss = None if validation is None else self.validate(validation.score, validation.source)
         report = EpochReport(
             epoch=training.epoch,
             epochs=max_epochs,
             windows=epoch_totals.windows,
             phases=epoch_totals.totals({phase.phase.name: phase.steps for phase in self._phases}),
-            validation=scored,
+            validation=validation_loss,
             seconds=epoch_totals.seconds + perf_counter() - started,
             data_seconds=epoch_totals.data_seconds,
             peak_bytes=measure_peak_bytes(self._parts.settings.device),
@@ -347,8 +347,8 @@ class TrainingRun(Generic[Batch]):
         self._parts.feeder.prefetch()
         return NO_REQUESTS
 
-    def _gather_requests(self, own: StepRequests) -> StepRequests:
-        return reduce(StepRequests.merge, self.group.gather(own), NO_REQUESTS)
+    def _gather_requests(self, requests: StepRequests) -> StepRequests:
+        return reduce(StepRequests.merge, self.group.gather(requests), NO_REQUESTS)
 
     def _handle_requests(
         self, requests: StepRequests, *, epoch_end: bool

@@ -70,12 +70,12 @@ def list_named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
     A tensor that several modules share appears under its first name only.
     """
-    named: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for module_name, module in modules.items():
         state = module.state_dict(keep_vars=True)
         buffers = [(name, buffer) for name, buffer in module.named_buffers() if name in state]
-        named |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
-    return named
+        tensors |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
+    return tensors
 
 
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:
@@ -222,10 +222,10 @@ def _find_undeclared(
     )
 
 
-def _find_unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
+def _find_unmatched(word: str, beginnings: Iterable[str], place: str, names: Iterable[str]) -> Iterator[str]:
     every_name = list(names)
     unmatched = [start for start in beginnings if not any(_match_names(name, (start,)) for name in every_name)]
-    yield _list_differences(f"{word} has names that are not in the {where}", unmatched, "")
+    yield _list_differences(f"{word} has names that are not in the {place}", unmatched, "")
 
 
 def _list_differences(problem: str, names: Sequence[str], advice: str) -> str:
@@ -243,9 +243,9 @@ def _describe_difference(name: str, offered: Mapping[str, Tensor], here: Tensor)
         if _describe_tensor(tensor) != _describe_tensor(here) or tensor.is_meta
     ]
     if different:
-        where = "" if different == [name] else f" as {name}"
+        suffix = "" if different == [name] else f" as {name}"
         kind = _describe_tensor(offered[different[0]])
-        return f"{different[0]} is {kind} in the weights and {_describe_tensor(here)} in the modules{where}"
+        return f"{different[0]} is {kind} in the weights and {_describe_tensor(here)} in the modules{suffix}"
     first, *others = offered.values()
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"

@@ -57,23 +57,27 @@ def fit_forests(
     require_lightgbm()
     import lightgbm
 
-    most = MAX_NUMBERS // sum(network.summaries.widths)
-    learnt = _collect(network, StaticDropout(history, seed=seed), train.subsample(most))
-    selection_samples = _collect(network, history, selection.subsample(most))
+    max_windows = MAX_NUMBERS // sum(network.summaries.widths)
+    train_samples = _collect(network, StaticDropout(history, seed=seed), train.subsample(max_windows))
+    selection_samples = _collect(network, history, selection.subsample(max_windows))
     # With `deterministic`, the number of threads does not change the trees.
     threads = torch.get_num_threads()
     settings = {**SETTINGS, "num_leaves": network.values.shape[-1], "seed": seed, "num_threads": threads}
-    for h, (labels, held_labels) in enumerate(zip(learnt[1].T, selection_samples[1].T, strict=True)):
-        known, held_known = np.isfinite(labels), np.isfinite(held_labels)
-        data = lightgbm.Dataset(learnt[0][known], label=labels[known], params=settings, free_raw_data=False)
-        judged = lightgbm.Dataset(selection_samples[0][held_known], label=held_labels[held_known], reference=data)
+    for h, (labels, held_labels) in enumerate(zip(train_samples[1].T, selection_samples[1].T, strict=True)):
+        is_known, is_held_known = np.isfinite(labels), np.isfinite(held_labels)
+        data = lightgbm.Dataset(
+            train_samples[0][is_known], label=labels[is_known], params=settings, free_raw_data=False
+        )
+        selection_data = lightgbm.Dataset(
+            selection_samples[0][is_held_known], label=held_labels[is_held_known], reference=data
+        )
         for q, level in enumerate(levels):
             forest = lightgbm.train(
                 {**settings, "alpha": level},
                 data,
                 num_boost_round=network.values.shape[2],
-                valid_sets=[judged] if held_known.any() else None,
-                callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)] if held_known.any() else None,
+                valid_sets=[selection_data] if is_held_known.any() else None,
+                callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)] if is_held_known.any() else None,
             )
             store_forest(network, h, q, forest)
 

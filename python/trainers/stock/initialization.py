@@ -106,31 +106,31 @@ def _solve_least_squares(highway: Highway, batches: Batches) -> Tensor:
     total = sum(int(_find_known(batch).sum()) for batch in batches())
     if total == 0:
         return torch.zeros_like(highway.weight)
-    older, newer = _sum_equations(highway, batches, cut=total - int(TRIED_ON * total))
+    older, newer = _sum_equations(highway, batches, boundary=total - int(TRIED_ON * total))
     mean = torch.zeros_like(older.products)
     mean[-1] = older.products[-1] / older.squares[-1, -1]
     best = min(PENALTIES, key=lambda penalty: newer.error(older.solved(penalty)))
     if newer.error(mean) <= newer.error(older.solved(best)):
         return torch.zeros_like(highway.weight)
-    whole = _NormalEquations(*(a + b for a, b in zip(older, newer, strict=True)))
-    return whole.solved(best)[:-1].T.to(highway.weight.dtype)
+    equations = _NormalEquations(*(a + b for a, b in zip(older, newer, strict=True)))
+    return equations.solved(best)[:-1].T.to(highway.weight.dtype)
 
 
-def _sum_equations(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEquations, _NormalEquations]:
+def _sum_equations(highway: Highway, batches: Batches, *, boundary: int) -> tuple[_NormalEquations, _NormalEquations]:
     """Sums over the first `cut` windows, and over the rest."""
     horizons, cells = highway.weight.shape
     shapes = ((cells + 1, cells + 1), (cells + 1, horizons), (horizons,))
     empty = _NormalEquations(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
-    older, newer, seen = empty, empty, 0
+    older, newer, count = empty, empty, 0
     for batch in batches():
-        known = _find_known(batch)
+        is_known = _find_known(batch)
         rows, targets = (
-            highway.cells(batch.inputs)[known].double(),
-            batch.target[known].double().clamp(-FARTHEST, FARTHEST),
+            highway.cells(batch.inputs)[is_known].double(),
+            batch.target[is_known].double().clamp(-FARTHEST, FARTHEST),
         )
-        first = max(0, min(len(rows), cut - seen))
+        first = max(0, min(len(rows), boundary - count))
         older, newer = older.plus(rows[:first], targets[:first]), newer.plus(rows[first:], targets[first:])
-        seen += len(rows)
+        count += len(rows)
     return older, newer
 
 

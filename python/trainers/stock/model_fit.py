@@ -91,9 +91,9 @@ def fit_pipeline(
     """
     calendar = fit_calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
-    learnt = map_bars(select_usable_bars(bars.until(splits.train.last)), cache)
+    train_bars = map_bars(select_usable_bars(bars.until(splits.train.last)), cache)
     draft = Pipeline(
-        features=fit_features(learnt, features, calendar, covariates, cache),
+        features=fit_features(train_bars, features, calendar, covariates, cache),
         target=recipe.target,
         normaliser=recipe.window_normaliser if recipe.scale == "window" else WindowNormaliser(window=TAPS),
         calendar=calendar,
@@ -102,7 +102,7 @@ def fit_pipeline(
     )
     if recipe.scale == "window":
         return draft
-    fitted = fit_normaliser(sample_of(learnt, draft, splits.train, recipe.quantiles), recipe.scale)
+    fitted = fit_normaliser(sample_of(train_bars, draft, splits.train, recipe.quantiles), recipe.scale)
     return replace(draft, normaliser=fitted)
 
 
@@ -368,7 +368,7 @@ def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
         known=tuple((known / len(train)).tolist()),
         static=tuple((static / len(train)).tolist()),
         location=tuple((location / len(train)).tolist()),
-        scale=tuple(float(each.median()) for each in scale),
+        scale=tuple(float(values.median()) for values in scale),
     )
 
 

@@ -158,9 +158,11 @@ class StockRecipe:
 
     def __post_init__(self) -> None:
         check_quantiles(self.quantiles)
-        wanted = get_kind(self.kind).config
-        if type(self.config) is not wanted:
-            raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
+        config_type = get_kind(self.kind).config
+        if type(self.config) is not config_type:
+            raise ConfigurationError(
+                f"a network of kind {self.kind!r} takes {config_type.__name__}, not {self.config!r}"
+            )
         if get_kind(self.kind).is_scale_only and self.scale != self.kind:
             raise ConfigurationError(
                 f"model {self.kind} consists of its scale only, but the scale is {self.scale}; leave it out"
@@ -196,7 +198,7 @@ class StockRecipe:
 
     def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON; a clip of null means infinity."""
-        named = {f"network_{name}": value for name, value in list_config_settings(self.config).items()}
+        network_settings = {f"network_{name}": value for name, value in list_config_settings(self.config).items()}
         scale: dict[str, Json] = {"scale": self.scale}
         if self.scale == "window":
             normaliser = self.window_normaliser
@@ -219,7 +221,7 @@ class StockRecipe:
             "quantiles": list(self.quantiles),
             "encoder_length": self.encoder_length,
             "calendar": self.calendar,
-            **named,
+            **network_settings,
             **scale,
             **{f"minimum_{name}": value for name, value in asdict(self.minimum).items()},
             **splits,
@@ -234,13 +236,13 @@ def recipe_of(kind: str) -> StockRecipe:
     Raises:
         ConfigurationError: the kind does not exist.
     """
-    chosen = get_kind(kind)
+    network_kind = get_kind(kind)
     # A kind without weights is a scale of the same name.
     # A ranking is known only after its close, so the returns of a model that ranks stocks start one session later.
     return StockRecipe(
         kind=kind,
-        config=chosen.config(),
-        target=Target(lag=1 if chosen.is_panel_model else 0),
+        config=network_kind.config(),
+        target=Target(lag=1 if network_kind.is_panel_model else 0),
         scale=_SCALES.get(kind, StockRecipe().scale),
         optimisation=choose_default_optimisation(kind),
     )
@@ -260,18 +262,20 @@ class RecipeChanges:
         """Kind of the network."""
         return self.recipe.value("kind", StockRecipe().kind)
 
-    def over(self, own: StockRecipe) -> StockRecipe:
+    def over(self, recipe: StockRecipe) -> StockRecipe:
         """Apply the changes to a recipe.
 
         Raises:
             ConfigurationError: settings contradict each other, or the kind of network has no such setting.
         """
         nested = {
-            "config": make_config(get_kind(own.kind), {**list_config_settings(own.config), **self.network.values}),
-            "target": self.target.over(own.target),
-            "optimisation": self.optimisation.over(own.optimisation),
+            "config": make_config(
+                get_kind(recipe.kind), {**list_config_settings(recipe.config), **self.network.values}
+            ),
+            "target": self.target.over(recipe.target),
+            "optimisation": self.optimisation.over(recipe.optimisation),
         }
-        return ParsedFlags[StockRecipe]({**self.recipe.values, **nested}).over(own)
+        return ParsedFlags[StockRecipe]({**self.recipe.values, **nested}).over(recipe)
 
 
 # Beginnings of the names of settings, by the part of the recipe.
@@ -303,8 +307,8 @@ def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
         scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
         normaliser = None
         if scale == "window":
-            own = record.group(NORMALISER)
-            normaliser = read_normaliser(own, target, own.text("kind") if own.has("kind") else WINDOW.name)
+            group = record.group(NORMALISER)
+            normaliser = read_normaliser(group, target, group.text("kind") if group.has("kind") else WINDOW.name)
         minimum = BarRequirements()
         if record.has(f"{MINIMUM}values"):
             minimum = _read_values(BarRequirements, record, MINIMUM)

@@ -122,14 +122,14 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         spread=target.spread,
         levels=levels,
     )
-    for block, few in bars.adjusted_blocks():
+    for block, adjusted in bars.adjusted_blocks():
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
-        returns = _RETURNS.daily(few)
+        returns = _RETURNS.daily(adjusted)
         sample.windows[0][rows] = extract_trailing_windows(returns, s, t, TAPS)
-        sample.windows[1][rows] = extract_trailing_windows(target.range_volatility(few), s, t, TAPS)
-        sample.outcomes[rows] = target.labels(few)[s, t]
-        sample.volatility[rows] = ranged.labels(few)[s, t]
+        sample.windows[1][rows] = extract_trailing_windows(target.range_volatility(adjusted), s, t, TAPS)
+        sample.outcomes[rows] = target.labels(adjusted)[s, t]
+        sample.volatility[rows] = ranged.labels(adjusted)[s, t]
         sample.following[rows] = returns[s, t + 1]
     return sample if target.kind is TargetKind.LOG_RETURN else replace(sample, windows=sample.windows[1:])
 
@@ -229,8 +229,8 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
     """
     start_alpha, start_beta, start_freedom = START
     total = start_alpha + start_beta
-    bound, share = (float(np.log(value / (1 - value))) for value in (total / _MAX_SUM, start_alpha / total))
-    start = (bound, share, float(np.log(start_freedom - 2)))
+    sum_logit, share = (float(np.log(value / (1 - value))) for value in (total / _MAX_SUM, start_alpha / total))
+    start = (sum_logit, share, float(np.log(start_freedom - 2)))
     unbound = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     powers = torch.arange(distance.shape[1], dtype=torch.float64)
     search = torch.optim.LBFGS([unbound], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")

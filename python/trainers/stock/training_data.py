@@ -63,13 +63,13 @@ class ParentArtifact:
                 folder, f"model {name} has no weights of a network to start from; fit it again: --model {name}"
             )
         data, recipe, splits = _read_origin(folder, manifest.card)
-        own = ParentModel(
+        parent = ParentModel(
             weights_hash=stored.weights_hash,
             symbols=tuple(symbol for symbol in data.symbols if symbol in data.trained_symbols),
             seen_from=splits.train.first,
             seen_until=find_last_seen_session(splits),
         )
-        return cls(stored=stored, recipe=recipe, data=data, lineage=(own, *read_ancestors(manifest.card)))
+        return cls(stored=stored, recipe=recipe, data=data, lineage=(parent, *read_ancestors(manifest.card)))
 
     @property
     def features(self) -> FeatureSet:
@@ -141,11 +141,11 @@ class ParentArtifact:
         Raises:
             InSampleError: a part holds such days; the message names the part and the first allowed date.
         """
-        seen = self.seen_until
-        inside = [part for part in splits.parts[1:] if part.first <= seen]
+        seen_until = self.seen_until
+        inside = [part for part in splits.parts[1:] if part.first <= seen_until]
         if not inside:
             return
-        after = sessions[sessions > seen]
+        after = sessions[sessions > seen_until]
         parts = ", ".join(f"{part.name} ({format_date(part.first)} to {format_date(part.last)})" for part in inside)
         advice = (
             f"let selection begin on {format_date(int(after[0]))} or later (--splits), or learn its recipe "
@@ -154,8 +154,8 @@ class ParentArtifact:
             else f"the bars end on {format_date(int(sessions[-1]))}: give later ones"
         )
         raise InSampleError(
-            f"the artifact to start from has seen labels up to {format_date(seen)}, which lie in {parts}; scores there "
-            f"would mean nothing: {advice}"
+            f"the artifact to start from has seen labels up to {format_date(seen_until)}, which lie in {parts}; scores "
+            f"there would mean nothing: {advice}"
         )
 
     def keeping_columns(self, pipeline: Pipeline) -> Pipeline:

@@ -169,20 +169,22 @@ def select_new_corrections(
     items = {correction.digest: correction for correction in manifest.corrections}
     clips = ((rating, by_name[rating.clip]) for rating in manifest.ratings)
     ratings = {rating.digest(clip.digest): (rating, clip) for rating, clip in clips}
-    fresh = {digest: correction for digest, correction in items.items() if digest not in before}
+    new_corrections = {digest: correction for digest, correction in items.items() if digest not in before}
     rated = {digest: both for digest, both in ratings.items() if digest not in before}
     trained = {
         digest: correction
-        for digest, correction in fresh.items()
+        for digest, correction in new_corrections.items()
         if SHARES[correction.rating] > 0 and correction.content not in earlier
     }
     return NewCorrections(
         corrections=trained,
         rerated={
-            correction.content: correction.rating for correction in fresh.values() if correction.content in earlier
+            correction.content: correction.rating
+            for correction in new_corrections.values()
+            if correction.content in earlier
         },
         base={clip.digest: rating.rating for rating, clip in rated.values()},
-        others=frozenset((fresh.keys() - trained.keys()) | rated.keys()),
+        others=frozenset((new_corrections.keys() - trained.keys()) | rated.keys()),
         known=len(items.keys() & before) + len(ratings.keys() & before),
         idle=tuple(clip.name for item, clip in rated.values() if clip.split != "train" and SHARES[item.rating] > 0),
     )
@@ -264,8 +266,8 @@ def find_used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> froze
 
 
 def _join_problems(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - MAX_LISTED} more" if len(problems) > MAX_LISTED else ""
-    return "; ".join(problems[:MAX_LISTED]) + more
+    rest = f"; and {len(problems) - MAX_LISTED} more" if len(problems) > MAX_LISTED else ""
+    return "; ".join(problems[:MAX_LISTED]) + rest
 
 
 def _name_correction(correction: ClipCorrection) -> str:
@@ -353,10 +355,10 @@ class CorrectionMaterial:
         self.draws()
         splits: Mapping[Split, str] = {"selection": "selection", "held_out": "held-out"}
         for split, name in splits.items():
-            left, whole = len(self.list_base_clips(split)), len(self.base.list_clips(split))
-            if 2 * left < whole:
+            clips, total = len(self.list_base_clips(split)), len(self.base.list_clips(split))
+            if 2 * clips < total:
                 raise FeedbackError(
-                    f"{whole - left} of the {whole} {name} clips of {self.base.folder} are rated 1, but half are "
+                    f"{total - clips} of the {total} {name} clips of {self.base.folder} are rated 1, but half are "
                     "needed to detect whether the voice gets worse; rate only wrong recordings 1"
                 )
 

@@ -158,12 +158,12 @@ def _find_speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) ->
 
 def _reject_several_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
     """Reject several speakers, named in a column or by folders."""
-    whole = [row for row in rows if len(row.cells) == columns.count]
+    complete_rows = [row for row in rows if len(row.cells) == columns.count]
     if columns.speaker is not None:
-        named = sorted({row.cells[columns.speaker] for row in whole})
-        if len(named) > 1:
-            raise CorpusError(f"{path} names {len(named)} speakers ({_join_names(named)}); keep the lines of one")
-    folders = sorted({row.cells[0].rpartition("/")[0] for row in whole if "/" in row.cells[0]})
+        speakers = sorted({row.cells[columns.speaker] for row in complete_rows})
+        if len(speakers) > 1:
+            raise CorpusError(f"{path} names {len(speakers)} speakers ({_join_names(speakers)}); keep the lines of one")
+    folders = sorted({row.cells[0].rpartition("/")[0] for row in complete_rows if "/" in row.cells[0]})
     usable = [folder for folder in folders if not leads_outside(folder)]
     if len(usable) > 1:
         raise CorpusError(
@@ -199,9 +199,9 @@ def _read_text(columns: _TextColumns, row: MetadataRow) -> str:
 
 
 def _join_names(names: Iterable[str]) -> str:
-    shown = list(names)
-    more = len(shown) - _MAX_LISTED
-    return ", ".join(shown[:_MAX_LISTED]) + (f" and {more} others" if more > 0 else "")
+    all_names = list(names)
+    rest = len(all_names) - _MAX_LISTED
+    return ", ".join(all_names[:_MAX_LISTED]) + (f" and {rest} others" if rest > 0 else "")
 
 
 def assign_splits(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Split]:
@@ -238,11 +238,11 @@ def assign_splits(texts: Iterable[str], *, selection: float, held_out: float) ->
     return {text: splits[normalise_words(text)] for text in texts}
 
 
-def _count(positions: Iterable[float], start: float, wanted: float) -> int:
+def _count(positions: Iterable[float], start: float, size: float) -> int:
     """Size of a split: the wanted number, or the texts whose hash falls into the share; at least 1."""
-    if wanted >= 1:
-        return int(wanted)
-    return max(1, sum(start <= position < start + wanted for position in positions))
+    if size >= 1:
+        return int(size)
+    return max(1, sum(start <= position < start + size for position in positions))
 
 
 def normalise_words(text: str) -> str:

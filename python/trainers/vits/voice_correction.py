@@ -120,8 +120,8 @@ class VoiceComparison:
         """
         both = zip(self.before.names, self.before.distances, self.after.distances, strict=True)
         grown = {name: new / old for name, old, new in both if old and new is not None and new > old * (1 + WORSE)}
-        few = 2 * len(grown) <= len(self.before.names)
-        return tuple(sorted(grown, key=lambda name: (-grown[name], name))) if few else ()
+        is_minority = 2 * len(grown) <= len(self.before.names)
+        return tuple(sorted(grown, key=lambda name: (-grown[name], name))) if is_minority else ()
 
     @property
     def lost_texts(self) -> int:
@@ -143,7 +143,7 @@ class ComparedFigure:
         interval: Interval of the relative change, if computed.
     """
 
-    what: str
+    name: str
     before: float | None
     after: float | None
     rule: str
@@ -160,7 +160,7 @@ class ComparedFigure:
     def as_json(self) -> dict[str, object]:
         """The figure as JSON."""
         return {
-            "what": self.what,
+            "what": self.name,
             "before": self.before,
             "after": self.after,
             "change": self.change,
@@ -174,7 +174,7 @@ class ComparedFigure:
         verdict = {True: "holds", False: "FAILS", None: "does not count"}[self.holds]
         change = "" if self.change is None else f", {self.change:+.1%}"
         between = "" if self.interval is None else f" ({self.interval[0]:+.1%} to {self.interval[1]:+.1%})"
-        return f"{self.what}: {_format(self.before)} → {_format(self.after)}{change}{between}: {verdict}, {self.rule}"
+        return f"{self.name}: {_format(self.before)} → {_format(self.after)}{change}{between}: {verdict}, {self.rule}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,23 +254,23 @@ def bootstrap_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float
 
 
 def _compare_corrections(clips: VoiceComparison) -> ComparedFigure:
-    what, pairs = "corrections, distance", clips.pairs
+    name, pairs = "corrections, distance", clips.pairs
     before, after = _average_pairs(pairs)
     if len(pairs) < MIN_HELD_OUT:
         rule = f"both voices say only {len(pairs)} of the clips, at least {MIN_HELD_OUT} are needed"
-        return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
+        return ComparedFigure(name=name, before=before, after=after, rule=rule, holds=False)
     interval = bootstrap_change(pairs)
     rule = f"the {LEVEL:.0%} interval must lie below 0"
-    return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
+    return ComparedFigure(name=name, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
 
 
-def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _compare_distances(name: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _average_pairs(clips.pairs)
     if before is None or after is None:
         return ComparedFigure(
-            what=what, before=before, after=after, rule="no clip is spoken by both voices", holds=False
+            name=name, before=before, after=after, rule="no clip is spoken by both voices", holds=False
         )
-    return ComparedFigure(what=what, before=before, after=after, rule=LIMIT_RULE, holds=after <= before * (1 + WORSE))
+    return ComparedFigure(name=name, before=before, after=after, rule=LIMIT_RULE, holds=after <= before * (1 + WORSE))
 
 
 def _compare_error_rates(clips: VoiceComparison, recogniser_error_rate: float) -> ComparedFigure:
@@ -284,14 +284,14 @@ def _compare_error_rates(clips: VoiceComparison, recogniser_error_rate: float) -
         )
     elif before >= SATURATED:
         rule, holds = f"it was {SATURATED:.0%} or more before, where changes are chance", None
-    return ComparedFigure(what="base, error rate", before=before, after=after, rule=rule, holds=holds)
+    return ComparedFigure(name="base, error rate", before=before, after=after, rule=rule, holds=holds)
 
 
 def _compare_lengths(clips: VoiceComparison) -> ComparedFigure:
     before, after = clips.before.length_error, clips.after.length_error
     holds = before is not None and after is not None and after <= before + LENGTH_MARGIN
     rule = f"at most {LENGTH_MARGIN} more"
-    return ComparedFigure(what="base, length error", before=before, after=after, rule=rule, holds=holds)
+    return ComparedFigure(name="base, length error", before=before, after=after, rule=rule, holds=holds)
 
 
 def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
@@ -299,7 +299,7 @@ def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedF
     before, after = (sum(distance is None for distance in scores.distances) for scores in (clips.before, clips.after))
     if clips.lost_texts or before or after:
         yield ComparedFigure(
-            what=f"{name}, texts not said",
+            name=f"{name}, texts not said",
             before=before,
             after=after,
             rule=f"{clips.lost_texts} could be said before, and none may be lost",
@@ -449,14 +449,14 @@ def compare_voices(
     """
     new, earlier = material.held_out(), material.earlier_held_out()
     base = (material.base, material.list_base_clips("held_out"))
-    total, done = 2 * sum(len(clips) for _, clips in (new, base, *earlier)), count(1)
+    total, counter = 2 * sum(len(clips) for _, clips in (new, base, *earlier)), count(1)
 
     def report(_done: int, _total: int) -> None:
-        on_progress(next(done), total)
+        on_progress(next(counter), total)
 
     def score_voice(voice: Voice, sets: Sequence[HeldOutClips]) -> SpeechScores:
-        each = (score(voice, corpus, clips, recogniser, on_progress=report).clips for corpus, clips in sets)
-        return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
+        clip_scores = (score(voice, corpus, clips, recogniser, on_progress=report).clips for corpus, clips in sets)
+        return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(clip_scores))))
 
     def comparison(sets: Sequence[HeldOutClips]) -> VoiceComparison:
         return VoiceComparison(score_voice(before, sets), score_voice(after, sets))

@@ -40,7 +40,7 @@ def with_figures(comparison: VoiceComparison, **changes: Any) -> VoiceComparison
 def failed_criteria(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
     """Names of the failed criteria."""
     decision = decide(corrections, base, recogniser_error_rate=more.pop("recogniser", SHARP), **more)
-    failed = [line.what for line in decision.lines if line.holds is False]
+    failed = [line.name for line in decision.lines if line.holds is False]
     assert decision.accepted == (not failed)
     return failed
 

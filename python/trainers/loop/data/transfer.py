@@ -148,45 +148,45 @@ class Prefetcher:
         """Free all copies after memory ran out, keep none from now on, and return whether there were any."""
         self._crowded = True
         reads = [self._current] if self._next is None else [self._current, self._next]
-        had_copies = any(read.copies for read in reads)
-        for read in reads:
-            read.copies.clear()
+        had_copies = any(read_window.copies for read_window in reads)
+        for read_window in reads:
+            read_window.copies.clear()
         return had_copies
 
     def _take_next(self) -> ReadWindow[Any]:
         """Return the next window, ready for use."""
         self._current = ReadWindow()  # free its copies first, so that at most two windows are on the device
-        read, self._next = self._read() if self._next is None else self._next, None
-        if read.failure is not None:
-            raise read.failure
-        for copy in read.copies.values():
+        read_window, self._next = self._read() if self._next is None else self._next, None
+        if read_window.failure is not None:
+            raise read_window.failure
+        for copy in read_window.copies.values():
             self._transfer.finish_copy(copy)
-        self._current = read
-        return read
+        self._current = read_window
+        return read_window
 
     def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)
         return ReadWindow(None if window is None else tuple([self._transfer.prepare(batch) for batch in window]))
 
-    def _send(self, read: ReadWindow[Any]) -> None:
+    def _send(self, read_window: ReadWindow[Any]) -> None:
         """Start the copies of a window; if memory runs out, keep no copies from now on."""
         # `finish_copy` cannot reach the tensors inside an object with `.to`, so their memory might be reused too soon.
-        if not self._has_room(read) or any(find_opaque(batch) for batch in read.window or ()):
+        if not self._has_room(read_window) or any(find_opaque(batch) for batch in read_window.window or ()):
             return
         try:
-            for batch in read.window or ():
-                read.copies[id(batch)] = self._transfer.start_copy(batch)
+            for batch in read_window.window or ():
+                read_window.copies[id(batch)] = self._transfer.start_copy(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             self._crowded = True
-            read.copies.clear()
+            read_window.copies.clear()
 
-    def _has_room(self, read: ReadWindow[Any]) -> bool:
+    def _has_room(self, read_window: ReadWindow[Any]) -> bool:
         if self._crowded:
             return False
         return (
-            sum(_count_bytes(tensor) for batch in read.window or () for _, tensor in iterate_tensors(batch))
+            sum(_count_bytes(tensor) for batch in read_window.window or () for _, tensor in iterate_tensors(batch))
             <= self._max_bytes
         )
 

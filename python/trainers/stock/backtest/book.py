@@ -70,11 +70,11 @@ class Book:
         )
 
 
-def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Book:
+def run_book(target_weights: FloatArray, closes: FloatArray, terms: TradingTerms) -> Book:
     """Trade the weights that a strategy decides.
 
     Args:
-        wanted: [T, S] weights of the whole book, decided after each session's close; no NaN.
+        target_weights: [T, S] weights of the whole book, decided after each session's close; no NaN.
         closes: [T, S] adjusted closes, NaN without a bar.
         terms: Trading terms.
 
@@ -87,8 +87,8 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
     gross, short, traded = np.zeros(sessions), np.zeros(sessions), np.zeros(sessions)
     weights, closed = np.zeros((sessions, stocks)), np.zeros(sessions, np.int64)
     for t in range(sessions):
-        ended = market.delisted[t]
-        closed[t] = np.count_nonzero(positions[:, ended].any(axis=0))
+        delisted = market.delisted[t]
+        closed[t] = np.count_nonzero(positions[:, delisted].any(axis=0))
         short[t] = np.maximum(-positions.sum(axis=0), 0.0).sum()
         # Returns of stocks without a position may be NaN.
         earned = positions * np.where(positions.any(axis=0), market.returns[t], 0.0)
@@ -99,12 +99,12 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
                 "return, or trade with smaller weights"
             )
         positions = (positions + earned) / (1 + gross[t])
-        traded[t] = np.abs(positions[:, ended]).sum()
-        positions[:, ended] = 0.0
+        traded[t] = np.abs(positions[:, delisted]).sum()
+        positions[:, delisted] = 0.0
         decided = t - terms.delay
         if decided >= 0 and decided % terms.rebalance == 0:
             k = decided // terms.rebalance % terms.tranches
-            renewed = _renew_tranche(positions[k], wanted[decided] / terms.tranches, market.halted[t])
+            renewed = _renew_tranche(positions[k], target_weights[decided] / terms.tranches, market.halted[t])
             traded[t] += np.abs(renewed - positions[k]).sum()
             positions[k] = renewed
         weights[t] = positions.sum(axis=0)
@@ -130,17 +130,17 @@ def _measure_market(closes: FloatArray, delisting_return: float) -> _Market:
     halted = np.isnan(closes)
     latest = np.maximum.accumulate(np.where(halted, -1, sessions), axis=0)
     delisted = halted & ((sessions - latest >= MAX_HALT) | (sessions == sessions[-1]))
-    seen = np.take_along_axis(closes, np.maximum(latest, 0), axis=0)
+    latest_closes = np.take_along_axis(closes, np.maximum(latest, 0), axis=0)
     returns = np.full_like(closes, np.nan)
-    returns[1:] = seen[1:] / seen[:-1] - 1.0
+    returns[1:] = latest_closes[1:] / latest_closes[:-1] - 1.0
     returns[delisted] = delisting_return
     return _Market(halted=halted, delisted=delisted, returns=returns)
 
 
-def _renew_tranche(tranche: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
+def _renew_tranche(tranche: FloatArray, target_weights: FloatArray, halted: BoolArray) -> FloatArray:
     """[S] weights of a renewed tranche: locked positions in halted stocks, then others as far as room is left."""
     locked = np.where(halted, tranche, 0.0)
-    free = np.where(halted, 0.0, wanted)
-    room = max(0.0, float(np.abs(wanted).sum() - np.abs(locked).sum()))
+    free = np.where(halted, 0.0, target_weights)
+    room = max(0.0, float(np.abs(target_weights).sum() - np.abs(locked).sum()))
     requested = float(np.abs(free).sum())
     return locked + (free if requested <= room else free * (room / requested))

@@ -264,8 +264,8 @@ def replay_command(
         typer.echo(f"{len(replays) - len(different)} of {len(replays)} forecasts are equal to the last bit.")
         for replay in different:
             record = replay.record
-            who = f"{record.model}@{record.version}, {record.symbol}, {format_date(record.as_of)}"
-            typer.echo(f"{record.forecast_id} ({who}): {'; '.join(replay.differences)}")
+            origin = f"{record.model}@{record.version}, {record.symbol}, {format_date(record.as_of)}"
+            typer.echo(f"{record.forecast_id} ({origin}): {'; '.join(replay.differences)}")
     if different:
         raise typer.Exit(PERSON_NEEDED)
 
@@ -296,9 +296,9 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     if not summary.session:
         console.print("No session of these bars has closed yet; nothing was done.")
         return
-    done = format_count(summary.evenings, "evening")
-    written = f"{format_count(summary.rows, 'row')} and {format_count(summary.bars, 'bar')} written"
-    console.print(f"{reference}, {format_date(summary.session)}: {done}, {written}.", markup=False)
+    evenings = format_count(summary.evenings, "evening")
+    rows_written = f"{format_count(summary.rows, 'row')} and {format_count(summary.bars, 'bar')} written"
+    console.print(f"{reference}, {format_date(summary.session)}: {evenings}, {rows_written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
     for sentence in summary.notes:
         console.print(sentence, markup=False)

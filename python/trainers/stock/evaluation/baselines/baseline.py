@@ -37,8 +37,8 @@ class MeasuredWindows:
     def in_blocks(self, compute: "Callable[[MeasuredWindows], FloatArray]") -> FloatArray:
         """[N, …] result of a function of windows, computed in blocks."""
         parts = (
-            compute(MeasuredWindows(windows=few, units=self.units.rows(rows)))
-            for rows, few in self.windows.blocks(WINDOWS_PER_BATCH)
+            compute(MeasuredWindows(windows=block, units=self.units.rows(rows)))
+            for rows, block in self.windows.blocks(WINDOWS_PER_BATCH)
         )
         return join_parts(map(torch.from_numpy, parts), len(self)).numpy()
 
@@ -46,7 +46,7 @@ class MeasuredWindows:
 def in_blocks(windows: TrainingWindows, compute: Callable[[TrainingWindows], FloatArray]) -> FloatArray:
     """[N, …] result of a function of windows without units, computed in blocks."""
     return join_parts(
-        (torch.from_numpy(compute(few)) for _, few in windows.blocks(WINDOWS_PER_BATCH)), len(windows)
+        (torch.from_numpy(compute(block)) for _, block in windows.blocks(WINDOWS_PER_BATCH)), len(windows)
     ).numpy()
 
 
@@ -65,17 +65,17 @@ class BaselineSample:
     """[Q] quantiles that are forecast."""
     windows: TrainingWindows = field(init=False)
     """Windows whose targets are inside the part."""
-    learnt: BoolArray = field(init=False)
+    mask: BoolArray = field(init=False)
     """[S, T] mask of these windows."""
 
     def __post_init__(self) -> None:
         windows = self.history.windows(self.part)
-        learnt = np.zeros(self.history.labels.shape[:2], np.bool_)
-        learnt[windows.symbols, windows.positions] = True
+        mask = np.zeros(self.history.labels.shape[:2], np.bool_)
+        mask[windows.symbols, windows.positions] = True
         object.__setattr__(self, "windows", windows)
-        object.__setattr__(self, "learnt", learnt)
+        object.__setattr__(self, "mask", mask)
         for h, horizon in enumerate(self.target.horizons):
-            if not np.isfinite(self.history.labels[learnt, h]).any():
+            if not np.isfinite(self.history.labels[mask, h]).any():
                 raise ConfigurationError(
                     f"no outcome {horizon} sessions ahead is known from {self.part.first} to {self.part.last}, where "
                     "the baselines are fitted; give more bars"
@@ -181,7 +181,7 @@ class InformationSet:
     train: SplitPart
     calibration: MeasuredWindows
     """The windows of the calibration split."""
-    seen: SplitPart
+    seen_part: SplitPart
     """Training, selection and calibration split as one, with the windows whose targets straddle two of them."""
     levels: tuple[float, ...]
     """[Q] quantiles that are forecast."""
@@ -196,7 +196,7 @@ class InformationSet:
             history=history,
             train=splits.train,
             calibration=MeasuredWindows.of(history, history.windows(splits.calibration)),
-            seen=SplitPart("seen", splits.train.first, seen_until),
+            seen_part=SplitPart("seen", splits.train.first, seen_until),
             levels=levels,
         )
 
@@ -207,7 +207,7 @@ class InformationSet:
             NoForecastError: It cannot be fitted.
             ConfigurationError: A part has no window, or no known outcome of a horizon.
         """
-        part = self.seen if fit is FitScope.REFITTED else self.train
+        part = self.seen_part if fit is FitScope.REFITTED else self.train
         fitted = baseline.estimator(BaselineSample(history=self.history, part=part, levels=self.levels))
         return self._calibrate(fitted) if fit is FitScope.CALIBRATED else fitted
 
@@ -224,7 +224,7 @@ class InformationSet:
         offsets, anchor = np.array(conformal.offsets), find_anchor_index(self.levels)
 
         def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
-            moved = torch.from_numpy(measured_windows.units.normalise(plain.quantiles(measured_windows)) + offsets)
-            return measured_windows.units.restore(remove_crossings(moved, anchor).numpy())
+            calibrated = torch.from_numpy(measured_windows.units.normalise(plain.quantiles(measured_windows)) + offsets)
+            return measured_windows.units.restore(remove_crossings(calibrated, anchor).numpy())
 
         return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)

@@ -83,7 +83,7 @@ def _fit_symbol(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Mo
     if np.ptp(returns[known][:count]) == 0:
         return "its price never moves where it is fitted"
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
-        windows = int(np.isfinite(history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
+        windows = int(np.isfinite(history.labels[symbol, sample.mask[symbol]]).all(axis=1).sum())
         if windows < MIN_RETURNS:
             return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
     fit = _fit(PERCENT * returns[known], count)
@@ -171,13 +171,13 @@ def _fit_volatility(models: Mapping[int, _Model], filters: _Filters, sample: Bas
         return np.log(variances / days) / 2 - np.log(PERCENT)
 
     for symbol in models:
-        positions = np.flatnonzero(sample.learnt[symbol])
-        own = TrainingWindows(symbols=np.full(len(positions), symbol), positions=positions)
-        known, outcomes = take_logs(filters.variances(own)), history.outcomes(own)
+        positions = np.flatnonzero(sample.mask[symbol])
+        windows = TrainingWindows(symbols=np.full(len(positions), symbol), positions=positions)
+        forecasts, outcomes = take_logs(filters.variances(windows)), history.outcomes(windows)
         for h in range(len(days)):
-            rows = np.isfinite(known[:, h]) & np.isfinite(outcomes[:, h])
-            lines[symbol, h] = np.polyfit(known[rows, h], outcomes[rows, h], 1)
-            missed = outcomes[rows, h] - np.polyval(lines[symbol, h], known[rows, h])
+            rows = np.isfinite(forecasts[:, h]) & np.isfinite(outcomes[:, h])
+            lines[symbol, h] = np.polyfit(forecasts[rows, h], outcomes[rows, h], 1)
+            missed = outcomes[rows, h] - np.polyval(lines[symbol, h], forecasts[rows, h])
             residuals[symbol, h] = np.quantile(missed, sample.levels)
 
     def compute(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:

@@ -63,8 +63,8 @@ def unconditional(sample: BaselineSample) -> FittedBaseline:
     labels = sample.history.labels
     by_symbol = np.empty((len(labels), len(sample.target.horizons), len(sample.levels)))
     for h in range(len(sample.target.horizons)):
-        by_symbol[:, h] = np.nanquantile(labels[sample.learnt, h], sample.levels)
-        for symbol, mask in enumerate(sample.learnt):
+        by_symbol[:, h] = np.nanquantile(labels[sample.mask, h], sample.levels)
+        for symbol, mask in enumerate(sample.mask):
             outcomes = labels[symbol, mask, h]
             known_outcomes = outcomes[np.isfinite(outcomes)]
             if known_outcomes.size:
