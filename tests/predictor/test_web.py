@@ -4,10 +4,11 @@ import asyncio
 import http.client
 import json
 import random
+import shutil
 import socket
 import ssl
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from predictor.forecaster import Forecaster
 from predictor.instance import Instance
 from predictor.ledger import Ledger
 from predictor.server import ServerLimits, ServerSettings, parse_listening
-from predictor.server.issued_certificates import issue
+from predictor.server.issued_certificates import IssuedCertificates, issue
 from predictor.server.tokens import TokenGuard
 from predictor.web.api import Api
 from predictor.web.responses import parse_message
@@ -91,7 +92,12 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
     """A server with TLS, tokens and one web site that may call it."""
-    folder = tmp_path_factory.mktemp("guarded")
+    with guarded_server(tmp_path_factory.mktemp("guarded")) as web:
+        yield web
+
+
+@contextmanager
+def guarded_server(folder: Path) -> Generator[Web]:
     save_small_artifact(folder / "models" / "mine" / "1")
     issued = issue(folder / "certs", ())
     tokens = folder / "tokens.txt"
@@ -448,6 +454,18 @@ def test_a_named_site_may_read_the_widgets_with_a_token_that_may_read_the_ledger
     response = connection.getresponse()
     connection.close()
     assert (response.status, response.headers["access-control-allow-private-network"]) == (200, "true")
+
+
+def test_a_renewed_certificate_is_presented_once_the_log_says_so(tmp_path: Path) -> None:
+    with guarded_server(tmp_path) as web:
+        issued, renewed = IssuedCertificates(tmp_path / "certs"), issue(tmp_path / "renewed")
+        for old, new in ((issued.server_key, renewed.server_key), (issued.server, renewed.server)):
+            shutil.copy(new, old)
+        while "certificates changed; the new ones are active" not in (tmp_path / "log").read_text():
+            pass
+        with pytest.raises(ssl.SSLCertVerificationError):
+            web.ask("/v1/health")
+        assert replace(web, context=ssl.create_default_context(cafile=renewed.ca)).ask("/v1/health")[0] == 200
 
 
 def test_an_address_of_other_machines_needs_tls_and_tokens() -> None:

@@ -24,6 +24,8 @@ OWN_ROLES: Final[Mapping[str, tuple[Role, ...]]] = {
     "QUANTRA_ADMIN_TOKEN": (Role.ADMIN,),
 }
 """Roles of the tokens in environment variables of the server."""
+HTTP2: Final = "h2"
+"""The name of HTTP/2 in ALPN."""
 _READABLE: Final = 0o044
 """Permission bits of group and others."""
 
@@ -67,14 +69,15 @@ class Certificates:
     key: bytes = field(repr=False)
     client_ca: bytes | None
     context: ssl.SSLContext = field(repr=False, compare=False)
-    """For the connections of a server that speaks HTTP/2."""
+    """For the connections of the server."""
 
     @classmethod
-    def read(cls, files: TlsFiles, previous: Self | None = None) -> Self:
+    def read(cls, files: TlsFiles, previous: Self | None = None, *, protocol: str = HTTP2) -> Self:
         """Read and check the files.
 
         Args:
             files: paths of the files.
+            protocol: the protocol that the server speaks, as ALPN calls it.
             previous: contents that were checked before; unchanged files are not checked again.
 
         Raises:
@@ -91,10 +94,21 @@ class Certificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # each connection presents its certificate again
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols([protocol])
         if _read(files) != contents:  # ensure that the checked contents are the ones in use
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")
         return cls(*contents, context)
+
+
+def make_current_context(certificates: Callable[[], Certificates]) -> ssl.SSLContext:
+    """Return a context for a listening socket; each handshake uses the certificates of its time."""
+
+    def use_current(tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        tls.context = certificates().context
+
+    context = certificates().context
+    context.sni_callback = use_current  # called in each handshake, even without a server name
+    return context
 
 
 def _read(files: TlsFiles) -> tuple[bytes, bytes, bytes | None]:
@@ -140,12 +154,22 @@ class WatchedFile(Generic[ValueT]):
 
 @final
 class CredentialRotation:
-    """The certificates and tokens of one server; raises ConfigurationError if a file is invalid."""
+    """The certificates and tokens of one server.
 
-    def __init__(self, settings: "ServerSettings") -> None:
+    Args:
+        settings: Settings of the server.
+        protocol: The protocol that it speaks over TLS, as ALPN calls it.
+
+    Raises:
+        ConfigurationError: A file is invalid.
+    """
+
+    def __init__(self, settings: "ServerSettings", *, protocol: str = HTTP2) -> None:
         tls, token_file = settings.tls, settings.token_file
         environment_tokens = {"QUANTRA_TOKEN": settings.token, "QUANTRA_ADMIN_TOKEN": settings.admin_token}
-        self._tls = None if tls is None else WatchedFile("certificates", partial(Certificates.read, tls))
+        self._tls: WatchedFile[Certificates] | None = None
+        if tls is not None:
+            self._tls = WatchedFile("certificates", partial(Certificates.read, tls, protocol=protocol))
         self._tokens: WatchedFile[Tokens] | None = None
         if token_file is not None or any(environment_tokens.values()):
             self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, environment_tokens))

@@ -3,14 +3,13 @@
 import asyncio
 import itertools
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, final
 
 from predictor.server.addresses import BACKLOG, Address, ListenAddress, UnixAddress, bind
 from predictor.server.admission import Admission, RequestReceiver
-from predictor.server.credentials import Certificates
+from predictor.server.credentials import Certificates, make_current_context
 from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
 from predictor.server.observed_calls import AccessLog, CallObservers
 from predictor.server.servicer import PUBLIC_ENDPOINTS, CallHandler, ServiceEndpoint, Servicer
@@ -157,14 +156,7 @@ class Listener:
             return await self._loop.create_unix_server(self._create_connection, sock=sock, backlog=BACKLOG)
         if self._certificates is None:
             return await self._loop.create_server(self._create_connection, sock=sock, backlog=BACKLOG)
-        certificates = self._certificates
-
-        def use_current(tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-            tls.context = certificates().context
-
-        context = certificates().context
-        context.sni_callback = use_current  # called in each handshake, even without a server name
-        timeout_s = self._limits.handshake_s
+        context, timeout_s = make_current_context(self._certificates), self._limits.handshake_s
         return await self._loop.create_server(
             self._create_connection, sock=sock, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=timeout_s
         )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import ssl
 import sys
 import threading
 import webbrowser
@@ -29,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from predictor.errors import MalformedRequestError, PermissionDeniedError, QuantraError
 from predictor.server import Address
 from predictor.server.addresses import bind
-from predictor.server.credentials import CredentialRotation
+from predictor.server.credentials import CredentialRotation, make_current_context
 from predictor.server.host import join_lines, load_service, log_problems, watch_models
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
@@ -143,12 +144,14 @@ def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
 async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
     """Serve; whether models were still loading at the end."""
     limits, shutdown = settings.server.limits, ShutdownSignal()
-    rotation = CredentialRotation(settings.server)
+    rotation = CredentialRotation(settings.server, protocol="http/1.1")
     api = Api(rotation.guard, limits)
     with handle_signals(shutdown):
         sockets = bind(settings.address)
         app = create_app(settings, api)
-        server = _create_server(settings, app)
+        certificates = rotation.certificates
+        tls = None if certificates is None else make_current_context(certificates)
+        server = _create_server(app, tls, limits.drain_s)
         tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
         backend: _Backend | None = None
         page: LoadedPage | None = None
@@ -283,29 +286,23 @@ async def _respond_unknown(request: Request, error: Exception) -> Response:
     return respond(errors.encode(problem), code=code)
 
 
-def _create_server(settings: WebSettings, app: Starlette) -> "Server":
-    tls = settings.server.tls
-    files: dict[str, Any] = {}
-    if tls is not None:
-        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
-        if tls.client_ca is not None:
-            files |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": 2}
-    return Server(
-        uvicorn.Config(
-            app,
-            http=TimedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level=logging.ERROR,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_IDLE_TIMEOUT_S,
-            timeout_graceful_shutdown=round(settings.server.limits.drain_s),
-            **files,
-        )
+def _create_server(app: Starlette, tls: ssl.SSLContext | None, drain_s: float) -> "Server":
+    config = uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level=logging.ERROR,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE_TIMEOUT_S,
+        timeout_graceful_shutdown=round(drain_s),
     )
+    config.load()
+    config.ssl = tls  # uvicorn's own context reads the files once
+    return Server(config)
 
 
 @final
