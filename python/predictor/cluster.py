@@ -202,12 +202,12 @@ class _ActorPool:
         self._ray, self._material, self._memory, self._head = ray, material, memory, head
         self._actor = ray.remote(num_cpus=1, memory=memory)(_define_actor())
         self._versions = {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
-        self._waiting: dict[int, Any] = {}
+        self._waiting_jobs: dict[int, Any] = {}
         """Jobs without an actor."""
-        self._starting: dict[Any, Any] = {}
+        self._starting_actors: dict[Any, Any] = {}
         """Actors that are not prepared yet, each under the reference to its preparation."""
-        self._idle: list[Any] = []
-        self._busy: dict[Any, tuple[int, Any]] = {}
+        self._idle_actors: list[Any] = []
+        self._busy_actors: dict[Any, tuple[int, Any]] = {}
         """Number and actor of each running job, under the reference to its outcome."""
 
     @property
@@ -217,51 +217,51 @@ class _ActorPool:
             return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
     def start(self, number: int, job: Any) -> bool:
-        self._waiting[number] = job
+        self._waiting_jobs[number] = job
         with _translate_lost_head():
-            if self._idle:
-                self._run_next(self._idle.pop())
+            if self._idle_actors:
+                self._run_next(self._idle_actors.pop())
                 return True
-            if len(self._starting) < len(self._waiting):
+            if len(self._starting_actors) < len(self._waiting_jobs):
                 actor = self._actor.remote()
-                self._starting[actor.prepare.remote(self._versions, [self._material])] = actor
+                self._starting_actors[actor.prepare.remote(self._versions, [self._material])] = actor
         return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
         turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
         with _translate_lost_head():
-            references, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=turn)
+            references, _ = self._ray.wait([*self._busy_actors, *self._starting_actors], num_returns=1, timeout=turn)
         if not references:
             _check_head(self._head)
         for reference in references:
             with _translate_lost_head():
                 outcome = _fetch_outcome(self._ray, reference)
-            if reference in self._busy:
-                number, actor = self._busy.pop(reference)
+            if reference in self._busy_actors:
+                number, actor = self._busy_actors.pop(reference)
                 yield number, outcome
             else:
-                actor = self._starting.pop(reference)
-                if outcome.is_lost and self._waiting:
+                actor = self._starting_actors.pop(reference)
+                if outcome.is_lost and self._waiting_jobs:
                     number, _ = self._take_waiting()
                     yield number, outcome
             if outcome.is_lost:
                 self._end(actor)  # its node may only be unreachable
-            elif self._waiting:
+            elif self._waiting_jobs:
                 with _translate_lost_head():
                     number = self._run_next(actor)
                 yield number, None
             else:
-                self._idle.append(actor)
+                self._idle_actors.append(actor)
 
     def stop(self, number: int) -> None:
-        reference, actor = next((key, actor) for key, (known, actor) in self._busy.items() if known == number)
-        del self._busy[reference]
+        reference, actor = next((key, actor) for key, (known, actor) in self._busy_actors.items() if known == number)
+        del self._busy_actors[reference]
         self._end(actor)
 
     def close(self) -> None:
-        busy = [actor for _, actor in self._busy.values()]
+        busy = [actor for _, actor in self._busy_actors.values()]
         with suppress(_HeadLostError):  # its actors end with the head
-            for actor in (*self._idle, *busy, *self._starting.values()):
+            for actor in (*self._idle_actors, *busy, *self._starting_actors.values()):
                 self._end(actor)
 
     def _end(self, actor: Any) -> None:
@@ -271,12 +271,12 @@ class _ActorPool:
     def _run_next(self, actor: Any) -> int:
         """Run the job that waits longest, and return its number."""
         number, job = self._take_waiting()
-        self._busy[actor.run.remote(job)] = number, actor
+        self._busy_actors[actor.run.remote(job)] = number, actor
         return number
 
     def _take_waiting(self) -> tuple[int, Any]:
-        number = next(iter(self._waiting))
-        return number, self._waiting.pop(number)
+        number = next(iter(self._waiting_jobs))
+        return number, self._waiting_jobs.pop(number)
 
 
 @contextmanager

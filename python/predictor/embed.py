@@ -30,7 +30,7 @@ class DeadlineMonitor:
     """Stops calls at their deadlines, on a thread that starts with the first call. Thread-safe."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._contexts: dict[OpenCall, CallContext] = {}
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -39,30 +39,30 @@ class DeadlineMonitor:
         """Stop a call at its deadline, unless it ends earlier."""
         if not math.isfinite(context.left_s):
             return
-        with self._changed:
+        with self._condition:
             self._contexts[call] = context
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._condition.notify()
         call.completion.add_done_callback(lambda _: self._forget(call))
 
     def close(self) -> None:
         """Stop the thread."""
-        with self._changed:
+        with self._condition:
             self._is_closed = True
-            self._changed.notify()
+            self._condition.notify()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 
     def _forget(self, call: OpenCall) -> None:
-        with self._changed:
+        with self._condition:
             self._contexts.pop(call, None)
 
     def _run(self) -> None:
         while self._wait():
             now_s = time.monotonic()
-            with self._changed:
+            with self._condition:
                 due = {call: context for call, context in self._contexts.items() if context.is_over(now_s)}
                 for call in due:
                     del self._contexts[call]
@@ -74,12 +74,12 @@ class DeadlineMonitor:
 
     def _wait(self) -> bool:
         """Wait until a deadline expires; False after close."""
-        with self._changed:
+        with self._condition:
             while not self._is_closed:
                 left_s = min((context.left_s for context in self._contexts.values()), default=math.inf)
                 if not left_s:
                     return True
-                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+                self._condition.wait(min(left_s, threading.TIMEOUT_MAX))
         return False
 
 

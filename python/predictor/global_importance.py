@@ -92,7 +92,7 @@ class ImportanceTally:
         self._total = total
         self._model, self._version, self._weights_hash = model, version, weights_hash
         self._targets: tuple[_TargetSums, ...] = ()
-        self._done = self._refused = self._refused_symbols = 0
+        self._done_count = self._refused_count = self._refused_symbols = 0
         self._refusals: list[Refusal] = []
 
     def add(self, attributions: Sequence[Attribution]) -> None:
@@ -102,14 +102,14 @@ class ImportanceTally:
             sums.add(attribution)
         refusals = attributions[0].refusals
         self._refused_symbols += len(refusals)
-        self._list_refusals([Refusal(self._done, symbol, error) for symbol, error in refusals.items()])
-        self._done += 1
+        self._list_refusals([Refusal(self._done_count, symbol, error) for symbol, error in refusals.items()])
+        self._done_count += 1
 
     def refuse(self, error: QuantraError) -> None:
         """Count the next instance as one that could not be explained."""
-        self._refused += 1
-        self._list_refusals([Refusal(self._done, "", error)])
-        self._done += 1
+        self._refused_count += 1
+        self._list_refusals([Refusal(self._done_count, "", error)])
+        self._done_count += 1
 
     def report(self) -> GlobalImportance:
         """The global importance so far."""
@@ -118,9 +118,9 @@ class ImportanceTally:
             version=self._version,
             weights_hash=self._weights_hash,
             targets=tuple(sums.importance() for sums in self._targets),
-            done=self._done,
+            done=self._done_count,
             total=self._total,
-            refused=self._refused,
+            refused=self._refused_count,
             refused_symbols=self._refused_symbols,
             refusals=tuple(self._refusals),
         )

@@ -270,15 +270,15 @@ class _SequentialPool:
 
     def __init__(self, work: Work[Any, Any]) -> None:
         self._work = work
-        self._started = deque[tuple[int, Any]]()
+        self._started_jobs = deque[tuple[int, Any]]()
 
     def start(self, number: int, job: Any) -> bool:
-        self._started.append((number, job))
+        self._started_jobs.append((number, job))
         return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         del seconds
-        number, job = self._started.popleft()
+        number, job = self._started_jobs.popleft()
         yield number, run_job(self._work, job)
 
     def stop(self, number: int) -> None:
@@ -336,21 +336,21 @@ class _ProcessPool:
     def __init__(self, slots: int, prepare: Prepare[Any, Any]) -> None:
         self.slots = slots
         self._prepare = prepare
-        self._idle: list[_Worker] = []
-        self._busy: dict[int, _Worker] = {}
+        self._idle_workers: list[_Worker] = []
+        self._busy_workers: dict[int, _Worker] = {}
 
     def start(self, number: int, job: Any) -> bool:
-        messages = [job] if self._idle else [self._prepare, job]
-        worker = self._idle.pop() if self._idle else self._add()
-        self._busy[number] = worker
+        messages = [job] if self._idle_workers else [self._prepare, job]
+        worker = self._idle_workers.pop() if self._idle_workers else self._add()
+        self._busy_workers[number] = worker
         with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, and `wait` reads the end of its pipe
             for message in messages:
                 worker.connection.send(message)
         return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
-        ready_connections = wait([worker.connection for worker in self._busy.values()], seconds)
-        for number, worker in list(self._busy.items()):
+        ready_connections = wait([worker.connection for worker in self._busy_workers.values()], seconds)
+        for number, worker in list(self._busy_workers.items()):
             if worker.connection not in ready_connections:
                 continue
             try:
@@ -368,15 +368,15 @@ class _ProcessPool:
                 raise message
             worker.has_begun = True
             if message is not None:
-                self._idle.append(worker)
-                del self._busy[number]
+                self._idle_workers.append(worker)
+                del self._busy_workers[number]
             yield number, message
 
     def stop(self, number: int) -> None:
-        self._busy.pop(number).end()
+        self._busy_workers.pop(number).end()
 
     def close(self) -> None:
-        for worker in (*self._idle, *self._busy.values()):
+        for worker in (*self._idle_workers, *self._busy_workers.values()):
             worker.end()
 
     def _add(self) -> _Worker:

@@ -455,7 +455,7 @@ def test_an_unresponsive_server_exceeds_the_deadline_and_the_session_continues(m
         monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
         with pytest.raises(DeadlineExceededError, match="no response from"):
             session.push(day_of(PANEL, DAYS[-AHEAD]))
-        assert session._stream._pending._futures == {}
+        assert session._stream._pending_responses._futures == {}
         monkeypatch.undo()
         service.predictions_released.set()
         assert isinstance(session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
@@ -471,7 +471,7 @@ def test_a_silent_server_is_a_deadline_of_asyncio_too(monkeypatch: pytest.Monkey
             monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
             with pytest.raises(DeadlineExceededError, match="no response from"):
                 await session.push(day_of(PANEL, DAYS[-AHEAD]))
-            assert session._stream._pending._futures == {}
+            assert session._stream._pending_responses._futures == {}
             monkeypatch.undo()
             service.predictions_released.set()
             assert isinstance(await session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)

@@ -119,7 +119,7 @@ def test_the_oldest_forecasts_are_forgotten(models: Path, ledger: Ledger, monkey
     with service:
         ask(service, BARS.select("AAPL"))
         newest = ask(service, BARS.select("IBM"))
-    assert list(recorder._remembered) == [newest.forecast_id]
+    assert list(recorder._recorded_rows) == [newest.forecast_id]
 
 
 def test_a_refused_symbol_is_left_out(models: Path, ledger: Ledger) -> None:

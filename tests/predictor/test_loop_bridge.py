@@ -107,7 +107,7 @@ def test_a_result_just_after_the_loop_is_done_wakes_it_again() -> None:
 
     async def work(handover: LoopBridge) -> None:
         handovers.append(handover)
-        handover._ready = Emptied()
+        handover._ready_callbacks = Emptied()
         call_elsewhere(partial(handover.call, lambda: None))
         await asyncio.wait_for(done.wait(), 10)
 

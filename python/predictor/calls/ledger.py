@@ -192,47 +192,47 @@ class EventPoller:
 
     def __init__(self, ledger: Ledger, interval_s: float) -> None:
         self._ledger, self._interval_s = ledger, interval_s
-        self._waiting: dict[LedgerStream, int] = {}
+        self._last_events: dict[LedgerStream, int] = {}
         """The last event that each stream has read past."""
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._is_closed = False
         self._thread = LazyThread(self._poll, "ledger events")
 
     def add(self, stream: LedgerStream, last_event: int) -> None:
         """Wake a stream when there is an event after `last_event`."""
-        with self._changed:
-            self._waiting[stream] = last_event
-            self._changed.notify()
+        with self._condition:
+            self._last_events[stream] = last_event
+            self._condition.notify()
         if stream.completion.done():  # just now
             self.remove(stream)
         self._thread.start()
 
     def remove(self, stream: LedgerStream) -> None:
         """Forget a stream that has ended."""
-        with self._changed:
-            self._waiting.pop(stream, None)
+        with self._condition:
+            self._last_events.pop(stream, None)
 
     def close(self) -> None:
         """End the thread."""
-        with self._changed:
+        with self._condition:
             self._is_closed = True
-            self._changed.notify()
+            self._condition.notify()
         self._thread.join()
 
     def _poll(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                if self._changed.wait_for(lambda: self._is_closed, self._interval_s):
+            with self._condition:
+                self._condition.wait_for(lambda: self._last_events or self._is_closed)
+                if self._condition.wait_for(lambda: self._is_closed, self._interval_s):
                     return
             try:
                 newest = find_last_event(self._ledger)
             except QuantraError:
                 newest = math.inf  # each stream reads, and ends with this error
-            with self._changed:
-                woken = [stream for stream, last in self._waiting.items() if last < newest]
+            with self._condition:
+                woken = [stream for stream, last in self._last_events.items() if last < newest]
                 for stream in woken:
-                    del self._waiting[stream]
+                    del self._last_events[stream]
             for stream in woken:
                 stream.read_next()
 
@@ -254,7 +254,7 @@ class LedgerCalls:
         self._champions = champions
         self._jobs = JobThread("ledger", _WAITING)
         self._poller = None if ledger is None else EventPoller(ledger, poll_s)
-        self._open = OpenStreams()
+        self._streams = OpenStreams()
 
     def handle(self, name: str, request: bytes, context: CallContext) -> "Future[bytes]":
         """Answer one unary call. See `PredictionCalls.handle`."""
@@ -276,12 +276,12 @@ class LedgerCalls:
             stream = LedgerStream(
                 name, lambda body: ForecastMessages(self._require_ledger(), body), self._run, context, emit
             )
-        self._open.add(stream)
+        self._streams.add(stream)
         return stream
 
     def drain(self) -> None:
         """End the streams that wait for events as UNAVAILABLE; others continue."""
-        self._open.drain(UnavailableError("the server is stopping; call again in a moment, or on another server"))
+        self._streams.drain(UnavailableError("the server is stopping; call again in a moment, or on another server"))
 
     def close(self) -> None:
         """Drain, and finish the queued queries."""

@@ -116,15 +116,15 @@ class RequestSequencer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[SessionStep, Future[SessionStepResult]]] = deque()
+        self._waiting_steps: deque[tuple[SessionStep, Future[SessionStepResult]]] = deque()
         self._is_busy = self._is_advancing = False
 
     def run(self, step: SessionStep) -> SessionStepResult:
         """Run the step, or return a future if others are first; raises what the step raises."""
         with self._lock:
-            if self._is_busy or self._is_advancing or self._waiting:
+            if self._is_busy or self._is_advancing or self._waiting_steps:
                 future: Future[SessionStepResult] = LightFuture()
-                self._waiting.append((step, future))
+                self._waiting_steps.append((step, future))
                 return future
             self._is_busy = True
         return self._run(step)
@@ -160,11 +160,11 @@ class RequestSequencer:
 
     def _take_next(self) -> "tuple[SessionStep, Future[SessionStepResult]] | None":
         with self._lock:
-            if self._is_busy or not self._waiting:
+            if self._is_busy or not self._waiting_steps:
                 self._is_advancing = False
                 return None
             self._is_busy = True
-            return self._waiting.popleft()
+            return self._waiting_steps.popleft()
 
 
 @final

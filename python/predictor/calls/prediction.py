@@ -60,7 +60,7 @@ class PredictionCalls:
             size=size if max_bytes is None else min(size, max_bytes), rows=min(MAX_ROWS, self._limits.predictions.rows)
         )
         self._encoded_limits = models.encode_limits(request_limits)
-        self._open = OpenStreams()
+        self._streams = OpenStreams()
         self._inference = InferenceCalls(service, self._jobs)
         self._unary: dict[str, UnaryHandler] = {
             "ListModels": partial(self._begin, "ListModels", pb.ListModelsRequest, self._list_models),
@@ -103,7 +103,7 @@ class PredictionCalls:
             max_bytes: Largest message; None: any. A larger response to one request becomes an error.
         """
         stream = self._create_stream(name, context, emit, max_bytes)
-        self._open.add(stream)
+        self._streams.add(stream)
         return stream
 
     def _create_stream(
@@ -135,7 +135,7 @@ class PredictionCalls:
 
     def drain(self) -> None:
         """Answer the pending requests of all streams, then end them, and later ones, as UNAVAILABLE."""
-        self._open.drain(
+        self._streams.drain(
             UnavailableError("the server is stopping; open the stream again in a moment, or on another server")
         )
 

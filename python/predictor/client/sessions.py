@@ -118,8 +118,8 @@ class SessionStream:
 
     def __init__(self, stub: PredictionServiceStub, target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._pending = PendingResponses(target)
-        self._sent: SimpleQueue[pb.PredictStreamRequest | None] = SimpleQueue()
+        self._pending_responses = PendingResponses(target)
+        self._outgoing_requests: SimpleQueue[pb.PredictStreamRequest | None] = SimpleQueue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._thread = threading.Thread(target=self._read, name="sessions", daemon=True)
         self._thread.start()
@@ -127,7 +127,7 @@ class SessionStream:
     @property
     def is_over(self) -> bool:
         """Whether the stream and its sessions have ended."""
-        return self._pending.is_over
+        return self._pending_responses.is_over
 
     def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
         """Send a request and wait for its response.
@@ -136,14 +136,14 @@ class SessionStream:
             QuantraError: the stream has ended or ends before the response arrives.
         """
         future: Future[pb.PredictStreamResponse] = Future()
-        self._pending.register(request, future)
-        self._sent.put(request)
+        self._pending_responses.register(request, future)
+        self._outgoing_requests.put(request)
         waited_s = request.timeout_s + GRACE_S
         try:
             return future.result(waited_s)
         except TimeoutError:
-            self._pending.forget(request)
-            raise self._pending.make_timeout_error(waited_s) from None
+            self._pending_responses.forget(request)
+            raise self._pending_responses.make_timeout_error(waited_s) from None
 
     def close_session(self, request: pb.PredictStreamRequest) -> None:
         """Send the request that closes a session; ignore errors, because the session may have ended already."""
@@ -154,21 +154,21 @@ class SessionStream:
         """End the stream and its pending requests."""
         self._call.cancel()
         self._thread.join(_JOIN_S)
-        self._pending.end(make_closed_error(self._target))
+        self._pending_responses.end(make_closed_error(self._target))
 
     def _requests(self) -> Iterator[pb.PredictStreamRequest]:
-        return iter(self._sent.get, None)
+        return iter(self._outgoing_requests.get, None)
 
     def _read(self) -> None:
         error: QuantraError = make_stream_ended_error(self._target)
         try:
             for response in self._call:
-                self._pending.resolve(response)
+                self._pending_responses.resolve(response)
         except grpc.RpcError as failure:
             error = make_call_error(failure, self._target, GRACE_S)
         finally:
-            self._pending.end(error)
-            self._sent.put(None)
+            self._pending_responses.end(error)
+            self._outgoing_requests.put(None)
 
 
 @final
@@ -177,28 +177,28 @@ class AsyncSessionStream:
 
     def __init__(self, stub: "PredictionServiceAsyncStub", target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._pending = PendingResponses(target)
-        self._sent: asyncio.Queue[pb.PredictStreamRequest | None] = asyncio.Queue()
+        self._pending_responses = PendingResponses(target)
+        self._outgoing_requests: asyncio.Queue[pb.PredictStreamRequest | None] = asyncio.Queue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._task = asyncio.create_task(self._read())
 
     @property
     def is_over(self) -> bool:
         """Whether the stream and its sessions have ended."""
-        return self._pending.is_over
+        return self._pending_responses.is_over
 
     async def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
         """See `SessionStream.request`."""
         future: asyncio.Future[pb.PredictStreamResponse] = asyncio.get_running_loop().create_future()
-        self._pending.register(request, future)
-        self._sent.put_nowait(request)
+        self._pending_responses.register(request, future)
+        self._outgoing_requests.put_nowait(request)
         waited_s = request.timeout_s + GRACE_S
         try:
             return await asyncio.wait_for(future, waited_s)
         except TimeoutError:
-            raise self._pending.make_timeout_error(waited_s) from None
+            raise self._pending_responses.make_timeout_error(waited_s) from None
         finally:
-            self._pending.forget(request)
+            self._pending_responses.forget(request)
 
     async def close_session(self, request: pb.PredictStreamRequest) -> None:
         """See `SessionStream.close_session`."""
@@ -209,25 +209,25 @@ class AsyncSessionStream:
         """See `SessionStream.close`."""
         self._call.cancel()
         await asyncio.wait([self._task])
-        self._pending.end(make_closed_error(self._target))
+        self._pending_responses.end(make_closed_error(self._target))
 
     async def _requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
-        while (request := await self._sent.get()) is not None:
+        while (request := await self._outgoing_requests.get()) is not None:
             yield request
 
     async def _read(self) -> None:
         error: QuantraError = make_cancelled_error(self._target)
         try:
             async for response in self._call:
-                self._pending.resolve(response)
+                self._pending_responses.resolve(response)
             error = make_stream_ended_error(self._target)
         except grpc.RpcError as failure:
             error = make_call_error(failure, self._target, GRACE_S)
         except asyncio.CancelledError:
             pass  # the client was closed, or its event loop is stopping
         finally:
-            self._pending.end(error)
-            self._sent.put_nowait(None)
+            self._pending_responses.end(error)
+            self._outgoing_requests.put_nowait(None)
 
 
 _COUNT: Final = count(1)

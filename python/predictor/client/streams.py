@@ -56,21 +56,21 @@ class RequestStream:
         self._model = model
         self._timeout_s = timeout_s
         self._count = 0
-        self._pending: dict[str, tuple[str, float]] = {}
+        self._sent_requests: dict[str, tuple[str, float]] = {}
         self._waits_since_at_s: float | None = None
 
     def request(self, source: InstanceLike) -> pb.PredictStreamRequest:
         """Build the request for the next instance; its id on the wire is its index."""
         instance, wire_id = to_instance(source), str(self._count)
         predict = pb.StreamPredict(model=self._model, instance=instances.encode(instance))
-        self._pending[wire_id] = instance.request_id, time.monotonic()
+        self._sent_requests[wire_id] = instance.request_id, time.monotonic()
         self._count += 1
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
     def decode_response(self, response: pb.PredictStreamResponse) -> StreamResponse:
         """Decode a response; raises InternalError if no pending request has the id of the response."""
         self._waits_since_at_s = None
-        pending = self._pending.pop(response.request_id, None)
+        pending = self._sent_requests.pop(response.request_id, None)
         if pending is None:
             raise InternalError(
                 f"{self.target} answered unknown request {response.request_id[:80]!r}; use the same version of client "
@@ -86,7 +86,7 @@ class RequestStream:
 
     def is_overdue(self) -> bool:
         """Whether the response that the caller waits for is overdue."""
-        oldest_s = next((sent_s for _, sent_s in [*self._pending.values()]), None)
+        oldest_s = next((sent_s for _, sent_s in [*self._sent_requests.values()]), None)
         waits_since_at_s = self._waits_since_at_s
         if oldest_s is None or waits_since_at_s is None:
             return False
@@ -101,9 +101,9 @@ class RequestStream:
 
     def check_complete(self) -> None:
         """Check that every instance has a response; raises InternalError."""
-        if self._pending:
+        if self._sent_requests:
             raise InternalError(
-                f"{self.target} ended the stream with {len(self._pending)} unanswered requests; send them again"
+                f"{self.target} ended the stream with {len(self._sent_requests)} unanswered requests; send them again"
             )
 
 

@@ -158,17 +158,17 @@ class ConvergenceTally:
         self._nodes = torch.zeros_like(floor, dtype=torch.int32)
         self._gap = torch.full_like(floor, torch.inf)
         self._converged = torch.zeros_like(floor, dtype=torch.bool)
-        self._open = torch.ones_like(floor, dtype=torch.bool)
+        self._is_open = torch.ones_like(floor, dtype=torch.bool)
 
     @property
     def open_points(self) -> Tensor:
         """Indices of points with an open window."""
-        return self._open.any(1).nonzero().squeeze(1)
+        return self._is_open.any(1).nonzero().squeeze(1)
 
     @property
     def open_rows(self) -> Tensor:
         """Indices of windows with an open point."""
-        return self._open.any(0).nonzero().squeeze(1)
+        return self._is_open.any(0).nonzero().squeeze(1)
 
     def store(self, gradients: Gradients, count: int, tolerance: float) -> None:
         """Store the gradients [open points, open rows, ...] of `count` nodes for the open pairs.
@@ -177,22 +177,22 @@ class ConvergenceTally:
         cells can cancel in their sum, which determines the gap.
         """
         pairs = (self.open_points[:, None], self.open_rows[None, :])
-        is_open = self._open[pairs]
+        is_open = self._is_open[pairs]
         cells, rough = (part * self._distance[self.open_rows] for part in gradients)
         self._cells[pairs] = torch.where(is_open[..., None], cells, self._cells[pairs])
-        self._nodes[self._open] = count
+        self._nodes[self._is_open] = count
         difference = (self._prediction - self._baseline)[pairs]
         reference = torch.maximum(difference.abs(), self._floor[pairs])
         gap = (cells.sum(2) - difference).abs() / reference
         self._gap[pairs] = torch.where(is_open, gap, self._gap[pairs])
         smooth = _sum_sizes(rough) <= limit_roughness(count, tolerance) * torch.maximum(_sum_sizes(cells), reference)
         self._converged = self._gap <= tolerance
-        self._open[pairs] = is_open & ~(self._converged[pairs] & smooth)
+        self._is_open[pairs] = is_open & ~(self._converged[pairs] & smooth)
 
     @property
     def is_settled(self) -> bool:
         """Whether all pairs have settled."""
-        return not bool(self._open.any())
+        return not bool(self._is_open.any())
 
     def contributions(self) -> list[Contributions]:
         """Contributions per point."""

@@ -224,7 +224,7 @@ class FeatureForecasts:
         self.output = replace(output, spread=output.spread.to(device), offsets=output.offsets.to(device))
         self.baseline = baseline
         self.members = members or 1
-        self._known, self._static = _list_columns(known_groups), _list_columns(static_groups)
+        self._known_columns, self._static_columns = _list_columns(known_groups), _list_columns(static_groups)
         self._is_panel = members is not None
         forecasting = PanelForecasts(network, self.output) if self._is_panel else RowForecasts(network, self.output)
         self.integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self.members))
@@ -232,7 +232,7 @@ class FeatureForecasts:
     def list_columns(self, parts: PathParts) -> tuple[list[list[int]], ...]:
         """The columns of each feature in each part of the inputs."""
         observed, _, _, *others = (list(range(part.shape[-1])) for part in parts)
-        return ([[f] for f in observed], self._known, self._static, *([columns] for columns in others))
+        return ([[f] for f in observed], self._known_columns, self._static_columns, *([columns] for columns in others))
 
     def index_of(self, part: int, columns: list[int]) -> tuple[Any, ...]:
         """The index of a feature's columns in a part; in a panel, only of the explained stock."""

@@ -172,7 +172,7 @@ class _PlanBuilder:
         self.fields: dict[str, int] = {}
         self.constants: list[FloatArray] = []
         self.steps: list[_Step] = []
-        self._known: dict[Hashable, _Series] = {}
+        self._series_by_key: dict[Hashable, _Series] = {}
 
     @property
     def number_slots(self) -> tuple[int, ...]:
@@ -182,7 +182,7 @@ class _PlanBuilder:
     @property
     def constant_slots(self) -> frozenset[int]:
         """The slots of numbers and of expressions of only numbers."""
-        return frozenset(series.slot for series in self._known.values() if series.is_constant)
+        return frozenset(series.slot for series in self._series_by_key.values() if series.is_constant)
 
     def series_of(self, expression: Expression) -> _Series:
         """Return the slot of an expression, creating its steps if necessary."""
@@ -207,21 +207,21 @@ class _PlanBuilder:
                 )
 
     def _get_or_add_leaf(self, key: Hashable, value: FloatArray) -> _Series:
-        if key not in self._known:
-            self._known[key] = _Series(len(self.constants), 1, is_constant=value is not NOTHING)
+        if key not in self._series_by_key:
+            self._series_by_key[key] = _Series(len(self.constants), 1, is_constant=value is not NOTHING)
             self.constants.append(value)
-        return self._known[key]
+        return self._series_by_key[key]
 
     def _apply_kernel(
         self, name: str, kernel: Kernel, parts: tuple[_Series, ...], settings: tuple[float, ...] = (), reach: int = 0
     ) -> _Series:
         key = (name, tuple(part.slot for part in parts), settings)
-        if key not in self._known:
+        if key not in self._series_by_key:
             lookback = max(part.lookback for part in parts)
             constant = all(part.is_constant for part in parts)
             slot = len(self.constants)
             self.constants.append(NOTHING)
             sources = tuple(_Source(part.slot, 0 if part.is_constant else lookback - part.lookback) for part in parts)
             self.steps.append(_Step(kernel, sources, slot, reach))
-            self._known[key] = _Series(slot, lookback + reach, constant)
-        return self._known[key]
+            self._series_by_key[key] = _Series(slot, lookback + reach, constant)
+        return self._series_by_key[key]

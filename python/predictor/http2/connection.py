@@ -100,8 +100,8 @@ class Http2StateMachine:
         self._resets = Budget(
             limits.resets * _RESET_COST, 10 * limits.resets * _RESET_COST, "too many streams were reset"
         )
-        self._unread = bytearray()
-        self._needed = 0
+        self._unread_bytes = bytearray()
+        self._needed_size = 0
         """Bytes of `_unread` without which nothing can be read."""
         self._has_preface = False
         self._only_kind = SETTINGS
@@ -109,7 +109,7 @@ class Http2StateMachine:
         self._block = bytearray()
         self._block_stream = self._block_flags = self._block_frames = 0
         self._pings = 0
-        self._pending: list[Event] = []
+        self._pending_events: list[Event] = []
         self._writer.write(SETTINGS, 0, 0, limits.encode_settings())
         if limits.connection_window > DEFAULT_WINDOW:
             self._writer.write(WINDOW_UPDATE, 0, 0, encode_number(limits.connection_window - DEFAULT_WINDOW))
@@ -141,22 +141,22 @@ class Http2StateMachine:
 
     def receive(self, data: bytes) -> list[Event]:
         """Read bytes from the peer."""
-        events, self._pending = self._pending, []
+        events, self._pending_events = self._pending_events, []
         if self.ended is not None:
             return events
-        if self._unread:
-            self._unread += data
-            if len(self._unread) < self._needed:
+        if self._unread_bytes:
+            self._unread_bytes += data
+            if len(self._unread_bytes) < self._needed_size:
                 return events
-            data = bytes(self._unread)
-            self._unread.clear()
+            data = bytes(self._unread_bytes)
+            self._unread_bytes.clear()
         try:
             end = self._receive_frames(data, events)
         except ConnectionFault as fault:
             events.append(self._end(fault))
             return events
         if end < len(data):
-            self._unread += data[end:] if end else data
+            self._unread_bytes += data[end:] if end else data
         if len(self._writer.output) + self._writer.waiting_bytes > self._limits.unsent:
             events.append(self._end_unread())
         return events
@@ -191,7 +191,7 @@ class Http2StateMachine:
             if state.waiting is None:
                 self._finish(state)
         if len(writer.output) + writer.waiting_bytes > self._limits.unsent:
-            self._pending.append(self._end_unread())
+            self._pending_events.append(self._end_unread())
 
     def send_response(self, stream: int, headers: bytes, data: bytes, trailers: bytes) -> None:
         """Send a whole response; as `send_headers`, `send_data` and `send_headers` with `end`."""
@@ -273,7 +273,7 @@ class Http2StateMachine:
             if data[: len(PREFACE)] != PREFACE[: len(data)]:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the client does not speak HTTP/2")
             if len(data) < len(PREFACE):
-                self._needed = 0  # each byte is compared at once
+                self._needed_size = 0  # each byte is compared at once
                 return 0
             self._has_preface, at = True, len(PREFACE)
         largest, receivers, size = self._limits.frame, self._receivers, len(data)
@@ -284,7 +284,7 @@ class Http2StateMachine:
             if length > largest:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame has {length} bytes")
             if end > size:
-                self._needed = end - at
+                self._needed_size = end - at
                 return at
             if kind != self._only_kind != _ANY:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a frame of kind {kind} comes too early")
@@ -303,7 +303,7 @@ class Http2StateMachine:
                     self._close(faulty)
                     events.append(StreamReset(fault.stream, fault.code))
             at = end
-        self._needed = HEADER_SIZE
+        self._needed_size = HEADER_SIZE
         return at
 
     def _receive_data(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
@@ -575,7 +575,7 @@ class Http2StateMachine:
             self._writer.output += output
         self._streams.clear()
         self._ended_early.clear()
-        self._unread.clear()
+        self._unread_bytes.clear()
         self._block.clear()
         self._write_go_away(self._last_stream, fault.code, fault.reason.encode())
         return self.ended

@@ -298,12 +298,12 @@ class _RowReader:
 
     def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
         self._rows = rows
-        self._next = next(self._rows, None)
+        self._next_row = next(self._rows, None)
 
     def of_batch(self, batch: int) -> Iterator[tuple[Any, ...]]:
-        while self._next is not None and self._next[1] == batch:
-            yield self._next
-            self._next = next(self._rows, None)
+        while self._next_row is not None and self._next_row[1] == batch:
+            yield self._next_row
+            self._next_row = next(self._rows, None)
 
     def has_more(self) -> bool:
-        return self._next is not None
+        return self._next_row is not None

@@ -325,7 +325,9 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         """
         members = self.members.values()
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
-        return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
+        return [
+            self._join_forecasts(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)
+        ]
 
     def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.
@@ -386,7 +388,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         members = [member.info((), is_default=False) for member in self.members.values()]
         return describe_ensemble(self.identity, self.manifest, members, aliases, is_default=is_default)
 
-    def _joined(self, prepared: JointlyPrepared, members: Sequence[Forecast]) -> Forecast:
+    def _join_forecasts(self, prepared: JointlyPrepared, members: Sequence[Forecast]) -> Forecast:
         first = members[0]
         values = combine_quantiles(self.manifest, [member.values for member in members], prepared.scale)
         anchor, ranking = first.anchor_price, combine_rankings(members, prepared.usable)

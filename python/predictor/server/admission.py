@@ -61,7 +61,7 @@ class Admission:
         self._connections: dict[str, ConnectionUsage] = {}
         self._in_flight = self._streams = 0
         self._is_closed = False
-        self._idle = asyncio.Event()
+        self._idle_event = asyncio.Event()
 
     def enter(self, call: IncomingCall, *, is_stream: bool = False) -> ConnectionUsage:
         """Admit a call until it ends.
@@ -108,8 +108,8 @@ class Admission:
     async def idle(self) -> None:
         """Wait until no call is in flight."""
         if self._in_flight:
-            self._idle.clear()
-            await self._idle.wait()
+            self._idle_event.clear()
+            await self._idle_event.wait()
 
     def _leave(self, name: str, connection: ConnectionUsage, *, is_stream: bool) -> None:
         self._in_flight -= 1
@@ -120,7 +120,7 @@ class Admission:
         if not connection.calls:
             del self._connections[name]
         if self._in_flight == 0:
-            self._idle.set()
+            self._idle_event.set()
 
 
 @final
@@ -134,7 +134,7 @@ class RequestReceiver:
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._slots = CallSlots(limits.arriving)
-        self._arriving: dict[asyncio.Timeout, _ArrivingRequest] = {}
+        self._arriving_requests: dict[asyncio.Timeout, _ArrivingRequest] = {}
         """Oldest first."""
 
     async def receive(self, call: IncomingCall, connection: ConnectionUsage) -> bytes:
@@ -156,7 +156,7 @@ class RequestReceiver:
             # The oldest slow requests, as many as wait in total or for slots of the same connection.
             slow: list[asyncio.Timeout] = []
             by_connection = Counter[ConnectionUsage]()
-            for timeout, arrival in self._arriving.items():
+            for timeout, arrival in self._arriving_requests.items():
                 if timeout.expired():  # already ending
                     continue
                 is_wanted = (
@@ -172,16 +172,18 @@ class RequestReceiver:
     async def _read(self, call: IncomingCall, connection: ConnectionUsage) -> bytes | None:
         arrival = _ArrivingRequest(connection, asyncio.get_running_loop().time())
         timeout = asyncio.timeout_at(arrival.since_at_s + self._limits.request_s)
-        self._arriving[timeout] = arrival
+        self._arriving_requests[timeout] = arrival
         try:
             async with timeout:
                 return await call.read()
         except TimeoutError:
             if asyncio.get_running_loop().time() - arrival.since_at_s >= self._limits.request_s:
                 raise make_incomplete_request_error(self._limits) from None
-            raise QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving) from None
+            raise QueueFullError.of(
+                "requests are arriving", len(self._arriving_requests), self._limits.arriving
+            ) from None
         finally:
-            del self._arriving[timeout]
+            del self._arriving_requests[timeout]
 
 
 def require_request(message: bytes | None) -> bytes:

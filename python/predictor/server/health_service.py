@@ -43,21 +43,21 @@ class GrpcServices:
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._admission = Admission(limits)
-        self._serving: dict[str, bool] = {}
+        self._serving_by_name: dict[str, bool] = {}
         self._is_draining = False
-        self._changed = asyncio.Event()
+        self._change_event = asyncio.Event()
         """Set, and replaced, at each change."""
 
     def set_health(self, names: Iterable[str], *, serving: bool) -> None:
         """Set the health of services and models; ignored after `drain`."""
         if not self._is_draining:
-            self._serving |= dict.fromkeys(names, serving)
+            self._serving_by_name |= dict.fromkeys(names, serving)
             self._announce()
 
     def drain(self) -> None:
         """Report NOT_SERVING from now on."""
         self._is_draining = True
-        self._serving = dict.fromkeys(self._serving, False)
+        self._serving_by_name = dict.fromkeys(self._serving_by_name, False)
         self._announce()
 
     def create_health_handlers(self) -> dict[str, MethodHandler]:
@@ -72,8 +72,8 @@ class GrpcServices:
         return {"ServerReflectionInfo": partial(self._begin, partial(self._reflect, servicer), is_stream=True)}
 
     def _announce(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._change_event.set()
+        self._change_event = asyncio.Event()
 
     def _begin_check(self, call: IncomingCall) -> None:
         """Answer a check at once, without a limit, if its request has arrived with its headers."""
@@ -103,7 +103,7 @@ class GrpcServices:
 
     def _answer_check(self, call: IncomingCall, request: bytes) -> None:
         name = parse(request, health_pb2.HealthCheckRequest).service
-        if name in self._serving:
+        if name in self._serving_by_name:
             call.respond(self._encode_status(name))
         else:
             call.end(StatusCode.NOT_FOUND, "no service or model of this name")
@@ -112,7 +112,7 @@ class GrpcServices:
         request = require_request(await self._read(call))
         name, last = parse(request, health_pb2.HealthCheckRequest).service, b""
         while True:
-            changed, report = self._changed, self._encode_status(name)
+            changed, report = self._change_event, self._encode_status(name)
             if report != last:
                 await call.write(report)
             last = report
@@ -126,7 +126,9 @@ class GrpcServices:
             raise make_incomplete_request_error(self._limits) from None
 
     def _encode_status(self, name: str) -> bytes:
-        status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING
+        status = (
+            _UNKNOWN if name not in self._serving_by_name else _SERVING if self._serving_by_name[name] else _NOT_SERVING
+        )
         return health_pb2.HealthCheckResponse(status=status).SerializeToString()
 
     async def _reflect(self, servicer: Any, call: IncomingCall) -> None:

@@ -122,7 +122,7 @@ class Host:
             self._admin = Listener(
                 settings.admin_listen, settings.limits, ADMIN_ENDPOINTS, *shared, observers=self._observers
             )
-        self._loaded: LoadedService | None = None
+        self._loaded_service: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
         self._batcher = InlineBatcher()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,8 +134,8 @@ class Host:
 
     @property
     def _ready_service(self) -> LoadedService:
-        assert self._loaded is not None  # noqa: S101 - `load` came first
-        return self._loaded
+        assert self._loaded_service is not None  # noqa: S101 - `load` came first
+        return self._loaded_service
 
     @property
     def _listeners(self) -> list[Listener]:
@@ -170,7 +170,7 @@ class Host:
                 future.set_exception(error)
 
         threading.Thread(target=load, name="load", daemon=True).start()
-        self._loaded = await asyncio.wrap_future(future)
+        self._loaded_service = await asyncio.wrap_future(future)
 
     def serve(self) -> None:
         """Answer calls with the loaded models."""
@@ -227,9 +227,9 @@ class Host:
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.close)
         self._lifecycle.drain()
-        if self._loaded is not None:
+        if self._loaded_service is not None:
             self._batcher.finish()
-            self._loaded.close()
+            self._loaded_service.close()
 
     @staticmethod
     async def _watch_widths(widths: "RecordedWidths") -> None:
@@ -243,8 +243,8 @@ class Host:
         self._loop.call_soon_threadsafe(self._update_health)
 
     def _update_health(self) -> None:
-        if self._loaded is not None:
-            self._listener.set_health(self._loaded.names)
+        if self._loaded_service is not None:
+            self._listener.set_health(self._loaded_service.names)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

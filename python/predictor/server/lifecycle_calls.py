@@ -61,13 +61,13 @@ class LifecycleCalls:
         }
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "lifecycle")
-        self._waiting = 0
+        self._waiting_count = 0
         self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
         """Whether a call waits or runs; a running one ends at its next step when the server stops."""
-        return self._waiting > 0
+        return self._waiting_count > 0
 
     def handle(self, name: str, request: bytes, context: "CallContext") -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
@@ -80,9 +80,9 @@ class LifecycleCalls:
                 raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger LEDGER")
             with self._lock:
                 self._check_open()
-                if self._waiting >= _MAX_WAITING:
-                    raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MAX_WAITING)
-                self._waiting += 1
+                if self._waiting_count >= _MAX_WAITING:
+                    raise QueueFullError.of("comparisons and promotions wait", self._waiting_count, _MAX_WAITING)
+                self._waiting_count += 1
                 answer = self._thread.submit(self._run, name, request, context)
         except QuantraError as error:
             answer = Future[bytes]()
@@ -103,7 +103,7 @@ class LifecycleCalls:
 
     def _leave(self) -> None:
         with self._lock:
-            self._waiting -= 1
+            self._waiting_count -= 1
 
     def _run(self, name: str, request: bytes, context: "CallContext") -> bytes:
         def check() -> None:
@@ -123,7 +123,7 @@ class LifecycleCalls:
         start = wire.decode_session("first_session", request.first_session) or None
         with self._open_ledger() as ledger:
             return lifecycle.encode_comparison(
-                self._loaded.compare(ledger, request.champion, request.challenger, check=check, start=start)
+                self._loaded_lifecycle.compare(ledger, request.champion, request.challenger, check=check, start=start)
             )
 
     def _promote(self, body: bytes, check: "Check") -> pb.PromoteVersionResponse:
@@ -137,7 +137,7 @@ class LifecycleCalls:
                 metadata={"field": "version"},
             )
         with self._open_ledger() as ledger:
-            result = self._loaded.promote(
+            result = self._loaded_lifecycle.promote(
                 ledger, request.version, reason=request.reason, check=check, overridden=request.override_gates
             )
         if result.promoted:
@@ -150,12 +150,12 @@ class LifecycleCalls:
             _check_present(field, text)
         with self._open_ledger() as ledger:
             expected = request.champion or None
-            move = self._loaded.roll_back(ledger, request.model, reason=request.reason, expected=expected)
+            move = self._loaded_lifecycle.roll_back(ledger, request.model, reason=request.reason, expected=expected)
         self._serve(request.model, move.version)
         return pb.RollBackChampionResponse(champion=move.version, previous=move.previous or 0)
 
     @property
-    def _loaded(self) -> "ModelLifecycle":
+    def _loaded_lifecycle(self) -> "ModelLifecycle":
         if self._lifecycle is None:
             from predictor.inference import use_threads  # imports torch
 

@@ -59,20 +59,20 @@ class LoopBridge:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._ready: deque[Callable[[], None]] = deque()
+        self._ready_callbacks: deque[Callable[[], None]] = deque()
         self._is_woken = False
 
     def call(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop, in order; from any thread, and at once from the loop's."""
-        if threading.get_ident() == self._thread and self._loop.is_running() and not self._ready:
+        if threading.get_ident() == self._thread and self._loop.is_running() and not self._ready_callbacks:
             callback()
             return
-        self._ready.append(callback)
+        self._ready_callbacks.append(callback)
         if not self._is_woken and not self._loop.is_closed():
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._run_ready)
 
     def _run_ready(self) -> None:
         self._is_woken = False  # first, so that later callbacks wake the loop again
-        while self._ready:
-            self._ready.popleft()()
+        while self._ready_callbacks:
+            self._ready_callbacks.popleft()()

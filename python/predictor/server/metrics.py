@@ -98,7 +98,7 @@ class Metrics:
         self._labels: dict[tuple[str, str, int], _Labels] = {}
         """By method, model and version of the calls that have series."""
         self._gauges: ServerGauges | None = None
-        self._requests, self._refused = Counter[_Labels](), Counter[_Labels]()
+        self._requests, self._refusals = Counter[_Labels](), Counter[_Labels]()
         """By call, code and reason; by model and reason."""
         self._distributions: dict[tuple[int, _Labels], _Distribution] = {}
         """By position in _HISTOGRAMS and call."""
@@ -130,7 +130,7 @@ class Metrics:
                 self._add(_FORWARD_S, labels, observation.forward_s)
                 self._add(_BATCH_ROWS, labels, observation.batch_rows)
             for reason in observation.refused:
-                self._refused[*labels[1:], reason] += 1
+                self._refusals[*labels[1:], reason] += 1
 
     def page(self, accepted: str) -> tuple[bytes, str]:
         """Return all metrics as text, and the content type.
@@ -176,7 +176,7 @@ class Metrics:
         )
         histograms = [HistogramMetricFamily(name, text, labels=_CALL) for name, text, _ in _HISTOGRAMS]
         with self._lock:
-            for family, counts in ((requests, self._requests), (refused, self._refused)):
+            for family, counts in ((requests, self._requests), (refused, self._refusals)):
                 for labels, count in counts.items():
                     family.add_metric(labels, count)
             for (position, labels), distribution in self._distributions.items():
@@ -210,7 +210,7 @@ class Metrics:
             if unloaded:
                 self._labels = {key: labels for key, labels in self._labels.items() if labels[1:] not in unloaded}
                 self._requests = Counter({key: n for key, n in self._requests.items() if key[1:3] not in unloaded})
-                self._refused = Counter({key: n for key, n in self._refused.items() if key[:2] not in unloaded})
+                self._refusals = Counter({key: n for key, n in self._refusals.items() if key[:2] not in unloaded})
                 self._distributions = {
                     key: series for key, series in self._distributions.items() if key[1][1:] not in unloaded
                 }
@@ -326,7 +326,7 @@ class MetricsPort:
         self._port = port
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._connections: dict[asyncio.StreamWriter, None] = {}
         """Oldest first."""
         self._rendering = asyncio.Lock()
 
@@ -351,14 +351,14 @@ class MetricsPort:
             self._server.close()
         elif self._socket is not None:
             self._socket.close()
-        for writer in list(self._open):
+        for writer in list(self._connections):
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open[writer] = None
-        if len(self._open) > MAX_CONNECTIONS:
-            oldest = next(iter(self._open))
-            del self._open[oldest]  # immediately: its task may react only after further connections
+        self._connections[writer] = None
+        if len(self._connections) > MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]  # immediately: its task may react only after further connections
             oldest.transport.abort()
         try:
             async with asyncio.timeout(MAX_CONNECTION_S):
@@ -369,7 +369,7 @@ class MetricsPort:
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             writer.transport.abort()  # too slow, malformed or disconnected: no response
         finally:
-            self._open.pop(writer, None)
+            self._connections.pop(writer, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -197,7 +197,7 @@ class CallMessages:
         self._check_token, self._on_finish = check_token, on_finish
         self._opened: OpenCall | None = None
         self._responses: deque[bytes] = deque()
-        self._unread: int | None = None
+        self._unread_size: int | None = None
         """Size of a sent response that the caller may not have read yet."""
         self._may_read_next = True
         """Whether the next request may be passed on."""
@@ -292,12 +292,12 @@ class CallMessages:
             self._is_writing = False
 
     def _write_all(self, opened: "OpenCall") -> None:
-        while self._responses or self._unread is not None:
+        while self._responses or self._unread_size is not None:
             if not self._call.can_send:
                 self._call.when_writable(self._write)
                 return
-            if self._unread is not None:
-                size, self._unread = self._unread, None
+            if self._unread_size is not None:
+                size, self._unread_size = self._unread_size, None
                 if opened.acknowledge(size) and not self._may_read_next:
                     self._may_read_next = True
                     asyncio.get_running_loop().call_soon(self._read)
@@ -305,7 +305,7 @@ class CallMessages:
                 message = self._responses.popleft()
                 self._check_token()
                 self._call.check_response(message)
-                self._unread = len(message)
+                self._unread_size = len(message)
                 self._call.send(message)
         if self._is_complete:
             if self._read_error is not None:

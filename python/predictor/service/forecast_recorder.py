@@ -101,12 +101,12 @@ class ForecastRecorder:
     def __init__(self, ledger: Ledger, *, engine: str, is_strict: bool = False, max_waiting: int = MAX_WAITING) -> None:
         self._ledger, self._engine, self._is_strict = ledger, engine, is_strict
         self._max_waiting = max_waiting
-        self._next = _Batch()
+        self._next_batch = _Batch()
         self._has_work, self._is_closing = threading.Event(), threading.Event()
         self._thread = LazyThread(self._run, "record")
         self._lock = threading.Lock()
-        self._waiting = self._unreported = 0
-        self._remembered: dict[str, int] = {}
+        self._waiting_rows = self._unreported_rows = 0
+        self._recorded_rows: dict[str, int] = {}
         self._warned_at_s = -_WARN_S
         self.recorded = 0
         """Forecasts recorded so far."""
@@ -123,7 +123,7 @@ class ForecastRecorder:
                 if isinstance(outcome, Forecast):
                     self._add(outcome, caller, batch_rows, made_at)
             if self._is_strict:
-                self._next.waiting_requests.append((queued, outcomes))
+                self._next_batch.waiting_requests.append((queued, outcomes))
         if not self._has_work.is_set():
             self._has_work.set()
             self._thread.start()
@@ -137,18 +137,18 @@ class ForecastRecorder:
     def _add(self, forecast: Forecast, caller: str, batch_rows: int, made_at: int) -> None:
         """Count a call for a forecast that waits, or let it wait if there is room."""
         key = forecast.forecast_id, caller
-        requested = self._next.requested.get(key)
+        requested = self._next_batch.requested.get(key)
         if requested is not None:
             requested.calls += 1
             requested.asked_at = made_at
             return
         rows = len(forecast.symbols)
-        if not self._is_strict and self._waiting + rows > self._max_waiting:
+        if not self._is_strict and self._waiting_rows + rows > self._max_waiting:
             self.lost += rows
-            self._unreported += rows
+            self._unreported_rows += rows
             return
-        self._waiting += rows
-        self._next.requested[key] = _RequestedForecast(forecast, caller, batch_rows, made_at, made_at)
+        self._waiting_rows += rows
+        self._next_batch.requested[key] = _RequestedForecast(forecast, caller, batch_rows, made_at, made_at)
 
     def _run(self) -> None:
         is_last = False
@@ -159,7 +159,7 @@ class ForecastRecorder:
             is_last = self._is_closing.is_set()
             self._has_work.clear()
             with self._lock:
-                batch, self._next = self._next, _Batch()
+                batch, self._next_batch = self._next_batch, _Batch()
             if self._is_strict:
                 try:
                     self._write(batch)
@@ -174,7 +174,7 @@ class ForecastRecorder:
             else:
                 self._record(batch)
             with self._lock:
-                self._waiting -= batch.rows
+                self._waiting_rows -= batch.rows
 
     def _record(self, batch: _Batch) -> None:
         """Record forecasts, and try again until it works or the recorder is closed."""
@@ -195,8 +195,8 @@ class ForecastRecorder:
         rows = dict[str, int]()
         forecasts: list[ForecastRecord] = []
         for (forecast_id, _), requested in batch.requested.items():
-            if forecast_id in self._remembered:
-                rows[forecast_id] = self._remembered[forecast_id]
+            if forecast_id in self._recorded_rows:
+                rows[forecast_id] = self._recorded_rows[forecast_id]
             elif forecast_id not in rows:
                 records = requested.records(self._engine)
                 forecasts += records
@@ -205,23 +205,23 @@ class ForecastRecorder:
         self._count_lost(len(forecasts) - len(valid_records))
         requests = [requested.request() for requested in batch.requested.values()]
         gaps: list[LedgerEvent] = []
-        if self._unreported:
-            reason = f"{format_count(self._unreported, 'forecast')} of clients not recorded"
+        if self._unreported_rows:
+            reason = f"{format_count(self._unreported_rows, 'forecast')} of clients not recorded"
             gaps.append(LedgerEvent(kind=GAP, reason=reason))
         self._ledger.append(chain(valid_records, requests, gaps))
         served = sum(rows[request.forecast_id] * request.calls for request in requests)
         self.recorded += served - (len(forecasts) - len(valid_records))
         if len(valid_records) == len(forecasts):
-            self._remembered.update(rows)
-            for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
-                del self._remembered[oldest]
+            self._recorded_rows.update(rows)
+            for oldest in list(islice(self._recorded_rows, max(0, len(self._recorded_rows) - _MAX_REMEMBERED))):
+                del self._recorded_rows[oldest]
         if gaps:
-            self._unreported = 0
+            self._unreported_rows = 0
 
     def _count_lost(self, rows: int) -> None:
         with self._lock:
             self.lost += rows
-            self._unreported += rows
+            self._unreported_rows += rows
 
     @staticmethod
     def _make_caller_error(error: Exception) -> QuantraError:

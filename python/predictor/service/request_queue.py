@@ -236,7 +236,7 @@ class QueuePolicy:
         self._limits = limits
         self._clock = clock
         self._queues: dict[Hashable, dict[AnyRequest, None]] = {}
-        self._counted: dict[AnyRequest, Hashable] = {}
+        self._keys: dict[AnyRequest, Hashable] = {}
         self._rows = 0
         self.size = 0
         """Bytes of the requests that are queued or in progress."""
@@ -258,7 +258,7 @@ class QueuePolicy:
             if excess := self._make_excess_error(queued):
                 raise excess
         self._queues.setdefault(key, {})[queued] = None
-        self._counted[queued] = key
+        self._keys[queued] = key
         self._rows += queued.request.rows
         self.size += queued.request.size
         return dropped
@@ -293,12 +293,12 @@ class QueuePolicy:
 
     def put_back(self, queued: AnyRequest) -> None:
         """Queue a taken request again."""
-        self._queues.setdefault(self._counted[queued], {})[queued] = None
+        self._queues.setdefault(self._keys[queued], {})[queued] = None
 
     def release(self, requests: Iterable[AnyRequest]) -> None:
         """Stop counting requests that were answered or dropped."""
         for queued in requests:
-            key = self._counted.pop(queued, None)
+            key = self._keys.pop(queued, None)
             if key is None:
                 continue
             queued.queue = None
@@ -313,17 +313,17 @@ class QueuePolicy:
 
     def has_others(self, key: Hashable) -> bool:
         """Whether any other request is queued or in progress."""
-        return len(self._counted) > len(self._queues.get(key, {}))
+        return len(self._keys) > len(self._queues.get(key, {}))
 
     @property
     def is_empty(self) -> bool:
         """Whether no request is queued or in progress."""
-        return not self._counted
+        return not self._keys
 
     @property
     def load(self) -> QueueLoad:
         """Load of the requests that are queued or in progress."""
-        return QueueLoad(len(self._counted), self._rows, self.size)
+        return QueueLoad(len(self._keys), self._rows, self.size)
 
     def _leave(self, key: Hashable, queued: AnyRequest) -> None:
         waiting = self._queues.get(key, {})
@@ -333,7 +333,7 @@ class QueuePolicy:
 
     def _make_excess_error(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
-        calls, limits = len(self._counted), self._limits
+        calls, limits = len(self._keys), self._limits
         if calls + 1 > limits.calls:
             return QueueFullError.of("calls wait", calls, limits.calls)
         if calls and self._rows + queued.request.rows > limits.rows:
@@ -390,7 +390,7 @@ class RequestQueue:
         self.last_release_at_s = -math.inf
         """When a request last got its response or was dropped, in seconds of the clock."""
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
+        self._idle_condition = threading.Condition(self._lock)
         self._wakeups: SimpleQueue[None] = SimpleQueue()
         self._keys: WeakSet[ModelQueueKey] = WeakSet()
         self._threads: WeakSet[LazyThread] = WeakSet()
@@ -498,7 +498,7 @@ class RequestQueue:
             self._policy.release(requests)
             self.last_release_at_s = self._clock()
             if self._policy.is_empty:
-                self._idle.notify_all()
+                self._idle_condition.notify_all()
 
     def close_key(self, key: ModelQueueKey) -> None:
         """Reject new requests of a model; queued ones are still taken."""
@@ -518,8 +518,8 @@ class RequestQueue:
 
         The interpreter aborts the process if it ends while a thread frees tensors.
         """
-        with self._idle:
-            self._idle.wait_for(lambda: self._policy.is_empty)
+        with self._idle_condition:
+            self._idle_condition.wait_for(lambda: self._policy.is_empty)
         for thread in [*self._threads]:
             thread.join()
 

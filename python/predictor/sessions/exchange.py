@@ -46,15 +46,15 @@ def _build_schedule(name: str, start: int, end: int) -> Schedule:
             f"Friday are supported, and {EVERY_DAY!r} for every day of the week",
             metadata={"exchange": exchange.name},
         )
-    end = min(end, _bound(exchange.bound_max(), end))
+    end = min(end, _convert_bound(exchange.bound_max(), end))
     holidays = tuple(to_date_numbers(np.setdiff1d(list_weekdays(start, end), days)).tolist())
     one_off: set[int] = set()
     if exchange.name in _ONE_OFF_CLOSURES_ARE_SURPRISES:
         one_off = {int(day.strftime("%Y%m%d")) for day in exchange.adhoc_holidays}
     closes = [
-        CloseTime(date=max(_bound(begin, start), start), time=at.strftime("%H:%M"))
+        CloseTime(date=max(_convert_bound(begin, start), start), time=at.strftime("%H:%M"))
         for begin, at in exchange.close_times
-        if _bound(begin, start) <= end
+        if _convert_bound(begin, start) <= end
     ]
     # of several times that began before `start`, the last one applies
     regular = tuple({close.date: close for close in closes}.values())
@@ -98,7 +98,7 @@ def _load_exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
         # the package's use of pandas warns
         with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):
             bounds = _find_bounds(name)
-            earliest, latest = _bound(bounds[0], first), _bound(bounds[1], last)
+            earliest, latest = _convert_bound(bounds[0], first), _convert_bound(bounds[1], last)
             if not earliest <= first <= latest:
                 raise ConfigurationError(
                     f"the sessions of {name} are recorded from {format_date(earliest)} to {format_date(latest)}, but "
@@ -123,6 +123,6 @@ def _find_bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]"
     return exchange.bound_min(), exchange.bound_max()
 
 
-def _bound(bound: "pd.Timestamp | None", default: int) -> int:
+def _convert_bound(bound: "pd.Timestamp | None", default: int) -> int:
     """A bound of an exchange's record as yyyymmdd; `default` if it is unbounded."""
     return default if bound is None else int(bound.strftime("%Y%m%d"))

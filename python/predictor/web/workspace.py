@@ -88,7 +88,7 @@ class WorkspaceWidgets:
 
     def __init__(self, api: Api, ledger: str, origins: Sequence[str]) -> None:
         self._api, self._ledger, self._origins = api, ledger, origins
-        self._reading = asyncio.Semaphore(1)  # the bars of a ledger may need much memory
+        self._read_permit = asyncio.Semaphore(1)  # the bars of a ledger may need much memory
 
     def routes(self) -> list[Route]:
         """Create the routes."""
@@ -162,7 +162,7 @@ class WorkspaceWidgets:
         self._api.admit("ListForecasts", request)  # a token that may read the ledger
         if not self._ledger:
             raise NoLedgerError("the widgets show the bars of a ledger; start the server with --ledger LEDGER")
-        async with self._reading:
+        async with self._read_permit:
             return await asyncio.to_thread(_read_panel, self._ledger, symbols, sessions)
 
     async def _forecast(self, model: str, bars: "BarPanel", request: Request) -> Forecast:

@@ -317,5 +317,5 @@ def test_a_partial_frame_is_not_copied_for_each_of_its_bytes() -> None:
     content = data(1, bytes(60_000))
     for at in range(len(content) - 1):
         connection.receive(content[at : at + 1])
-        assert connection._needed in {9, len(content)}  # below it, bytes are appended and nothing else happens
+        assert connection._needed_size in {9, len(content)}  # below it, bytes are appended and nothing else happens
     assert len(connection.receive(content[-1:])) == 1

@@ -328,7 +328,7 @@ class OpenConnections:
 
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
-        self._open: set[HttpConnection] = set()
+        self._connections: set[HttpConnection] = set()
         self._unused: dict[HttpConnection, None] = {}
         """Those that never had a call, oldest first."""
         self._is_closed = False
@@ -336,17 +336,17 @@ class OpenConnections:
     def add(self, connection: HttpConnection) -> None:
         """Add a connection; it is closed if the server has stopped."""
         if self._is_closed:
-            self._open.add(connection)
+            self._connections.add(connection)
             connection.close()
             return
-        if len(self._open) >= self._max_count:
+        if len(self._connections) >= self._max_count:
             idle = self._find_idle()
             if idle is None:
                 connection.abort()
                 return
             self.discard(idle)  # immediately: it is lost only after further connections
             idle.close()
-        self._open.add(connection)
+        self._connections.add(connection)
         self._unused[connection] = None
 
     def note_use(self, connection: HttpConnection) -> None:
@@ -355,7 +355,7 @@ class OpenConnections:
 
     def discard(self, connection: HttpConnection) -> None:
         """Remove a connection that is lost."""
-        self._open.discard(connection)
+        self._connections.discard(connection)
         self._unused.pop(connection, None)
 
     def _find_idle(self) -> HttpConnection | None:
@@ -363,20 +363,20 @@ class OpenConnections:
             return next(iter(self._unused))
         idle = [
             (since_at_s, connection)
-            for connection in self._open
+            for connection in self._connections
             if (since_at_s := connection.idle_since_at_s) is not None
         ]
         return min(idle, key=itemgetter(0))[1] if idle else None
 
     def check_times(self, *, limit_age: bool) -> None:
         """See `HttpConnection.check_times`."""
-        for connection in [*self._open]:
+        for connection in [*self._connections]:
             connection.check_times(limit_age=limit_age)
 
     def limit_unread(self, max_bytes: int) -> None:
         """Abort the connections with the most unread bytes until their total is at most `max_bytes`."""
-        total = sum(connection.http.pending_bytes for connection in self._open)
-        for connection in sorted(self._open, key=lambda connection: connection.http.pending_bytes, reverse=True):
+        total = sum(connection.http.pending_bytes for connection in self._connections)
+        for connection in sorted(self._connections, key=lambda connection: connection.http.pending_bytes, reverse=True):
             if total <= max_bytes:
                 return
             total -= connection.http.pending_bytes
@@ -385,7 +385,7 @@ class OpenConnections:
     async def close(self) -> None:
         """Close all connections, and later ones at once."""
         self._is_closed = True
-        connections = [*self._open]
+        connections = [*self._connections]
         for connection in connections:
             connection.close()
         await asyncio.gather(*(connection.lost.wait() for connection in connections))

@@ -58,27 +58,27 @@ class MetricTotals:
     def __init__(self, pool: WorkerPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
         self._loop = loop
-        self._last: dict[WorkerProcess, Families] = {}
+        self._last_metrics: dict[WorkerProcess, Families] = {}
         """Last metrics of each worker."""
-        self._ended: Families = {}
+        self._ended_metrics: Families = {}
         """Summed metrics of ended workers."""
 
     def page(self, accepted: str) -> tuple[bytes, str]:
         """Return all metrics and their content type. See `Metrics.page`. Call it on a thread other than the loop's."""
         pages = asyncio.run_coroutine_threadsafe(self._pool.metrics(TIMEOUT_S), self._loop).result()
-        for worker in self._last.keys() - pages.keys():
-            last = self._last.pop(worker)
+        for worker in self._last_metrics.keys() - pages.keys():
+            last = self._last_metrics.pop(worker)
             cumulative = {name: family for name, family in last.items() if family.type in _CUMULATIVE}
-            self._ended = combine([self._ended, cumulative])
+            self._ended_metrics = combine([self._ended_metrics, cumulative])
         for worker, page in pages.items():
             if page is not None:  # otherwise it is busy, and its last metrics count
-                self._last[worker] = parse_families(page)
+                self._last_metrics[worker] = parse_families(page)
         encode, content_type = choose_encoder(accepted)
         return encode(self), content_type
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, as of the last call of `page`."""
-        yield from combine([self._ended, *self._last.values()]).values()
+        yield from combine([self._ended_metrics, *self._last_metrics.values()]).values()
 
 
 def parse_families(page: bytes) -> Families:

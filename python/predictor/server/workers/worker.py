@@ -86,7 +86,7 @@ class WorkerControl:
         self._host = host
         self._channel = channel
         self._shutdown = shutdown
-        self._before: ServedSnapshot | None = None
+        self._snapshot: ServedSnapshot | None = None
         """Models before the last change, until it is confirmed or undone."""
         self._tasks = set[asyncio.Task[None]]()
 
@@ -127,12 +127,12 @@ class WorkerControl:
             case "change":
                 before = self._host.models.current
                 response = await asyncio.wrap_future(self._host.change(request.name, body))
-                self._before = before
+                self._snapshot = before
                 return response
             case "keep_change":
-                self._before = None
+                self._snapshot = None
             case "undo_change":
-                before, self._before = self._before, None
+                before, self._snapshot = self._snapshot, None
                 if before is not None:
                     await asyncio.to_thread(self._host.restore, before)
             case "metrics":
