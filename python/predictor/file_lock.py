@@ -5,14 +5,27 @@ import os
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
 _PATIENCE_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 0.01
+_claimed_files: Final = weakref.WeakSet[FileIO]()
+
+
+def _close_claimed_files() -> None:
+    """Let no forked child keep a claim, since it may outlive this process."""
+    for file in _claimed_files:
+        file.close()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_close_claimed_files)
 
 if sys.platform == "win32":
     import msvcrt
@@ -70,6 +83,7 @@ def claim_file(path: Path) -> Generator[str]:
             file.seek(0)
             yield file.read().decode(errors="replace") or "another process"
             return
+        _claimed_files.add(file)
         file.truncate(0)
         claimed_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         file.write(f"process {os.getpid()} on {socket.gethostname()} since {claimed_at}".encode())

@@ -224,7 +224,7 @@ def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Pat
     plan, bare = replace(PLAN, refit=None), delisted(10)
     terms, folder = TradingTerms(horizon=1), BacktestFolder(path=tmp_path / "run")
     backtest(source, bare, plan, terms=terms, strategy_settings=StrategySettings(), folder=folder)
-    store = ForecastStore(folder.path, collect_settings(source, bare, plan), resume=True)
+    store = ForecastStore(folder.path, collect_settings(source, bare, plan))
     known = np.isfinite(store.read(split_sessions(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
     assert known[-10:].tolist() == [[False, True, True]] * 10
@@ -312,9 +312,29 @@ def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file
     observed, known = CovariateFields(observed=("rate",)), CovariateFields(known=("rate",))
     now, later = (recipe_source(recipe_file, FEATURES.with_covariates(fields)) for fields in (observed, known))
     assert now.digest != later.digest
-    ForecastStore(tmp_path / "run", collect_settings(now, bars(), PLAN), resume=False)
-    with pytest.raises(ConfigurationError, match="other settings: features, source"):
-        ForecastStore(tmp_path / "run", collect_settings(later, bars(), PLAN), resume=True)
+    with ForecastStore(tmp_path / "run", collect_settings(now, bars(), PLAN)).claim(resume=False):
+        pass
+    store = ForecastStore(tmp_path / "run", collect_settings(later, bars(), PLAN))
+    with pytest.raises(ConfigurationError, match="other settings: features, source"), store.claim(resume=True):
+        pass
+
+
+def test_two_backtests_cannot_begin_in_one_folder(tmp_path: Path) -> None:
+    one, other = (ForecastStore(tmp_path / "run", {"seed": seed}) for seed in (1, 2))
+    with one.claim(resume=False):
+        settings = (tmp_path / "run" / "settings.json").read_bytes()
+        with pytest.raises(ConfigurationError, match="already has a backtest"), other.claim(resume=False):
+            pass
+        with pytest.raises(ConfigurationError, match="run is in use by process"), one.claim(resume=True):
+            pass
+    assert (tmp_path / "run" / "settings.json").read_bytes() == settings
+
+
+def test_a_backtest_that_ended_before_its_settings_were_written_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".settings.json.x7.draft").write_bytes(b"{")
+    with ForecastStore(tmp_path / "run", {}).claim(resume=True):
+        assert (tmp_path / "run" / "settings.json").is_file()
 
 
 def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Path) -> None:
@@ -322,6 +342,7 @@ def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Pa
     (tmp_path / "run" / "letter.txt").write_text("Dear all")
     with pytest.raises(ConfigurationError, match="contains something other than a backtest"):
         walked(source, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["letter.txt"]
 
 
 # --- artifacts

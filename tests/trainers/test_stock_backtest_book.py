@@ -10,7 +10,15 @@ from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts, join_folds
-from trainers.stock.backtest.result import drawdown, equity, measure_figures, measure_performance, sharpe, sharpe_lead
+from trainers.stock.backtest.result import (
+    create_track,
+    drawdown,
+    equity,
+    measure_figures,
+    measure_performance,
+    sharpe,
+    sharpe_lead,
+)
 from trainers.stock.backtest.strategies import (
     EQUAL_WEIGHT,
     MOMENTUM,
@@ -206,6 +214,18 @@ def test_a_horizon_that_is_not_forecast_is_refused() -> None:
 def test_forecasts_of_folds_are_joined_in_order() -> None:
     one, two = forecasts_of([[1.0]]), forecasts_of([[2.0], [3.0]])
     assert join_folds([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
+
+
+def test_a_fold_without_scores_ranks_no_stock_and_moves_no_other_day() -> None:
+    one, two = forecasts_of([[1.0]]), forecasts_of([[2.0], [3.0]])
+    scored = replace(two, scores=np.full(two.values.shape[:-1], 0.5))
+    np.testing.assert_array_equal(join_folds([one, scored]).ranking[..., 0], [[np.nan], [0.5], [0.5]])
+
+
+def test_a_backtest_of_no_session_after_the_delay_is_refused() -> None:
+    book = run_book(np.zeros((2, 1)), np.ones((2, 1)), TradingTerms(horizon=1))
+    with pytest.raises(ConfigurationError, match="traded 2 sessions later, but the backtest has 2 sessions"):
+        create_track("model", np.array([20240102, 20240103], np.int32), book, TradingTerms(horizon=1, delay=2))
 
 
 # --- benchmarks

@@ -341,7 +341,7 @@ def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(
     found = backtest(given_edges_model, bars, plan, terms=terms, strategy_settings=StrategySettings(), folder=folder)
     assert USER_EDGES_NOTE in found.notes
     (fold,) = split_sessions(bars.sessions, plan)
-    kept = ForecastStore(folder.path, collect_settings(given_edges_model, bars, plan), resume=True).read(fold)
+    kept = ForecastStore(folder.path, collect_settings(given_edges_model, bars, plan)).read(fold)
     wanted, other = (
         RefitMaterial(
             bars=bars, features=FEATURES, recipe=make_tradable(given_edges_model.known_recipe()), edges=edges

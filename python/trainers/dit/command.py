@@ -3,6 +3,7 @@
 Modules that need the extra `dit` are imported inside the commands, so that a missing package is a one-line error.
 """
 
+import io
 import sys
 from dataclasses import asdict
 from math import ceil, sqrt
@@ -17,6 +18,7 @@ from predictor.cli.flags import with_flags
 from predictor.errors import format_count
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import exit_with_parent
+from predictor.replacement import replace_file
 from trainers.dit.errors import IMAGES, CacheError, DataError, ModelError
 from trainers.dit.inputs import create_gate, create_monitor, open_source, read_evaluation_inputs, read_images
 from trainers.dit.models import TRAINING, TUNING, WORDS, Notes, read_notes, read_trained_words
@@ -374,8 +376,10 @@ def _save(images: "Tensor", out: Path, scale: int) -> None:
 
     picture = as_image(build_grid(images, _choose_columns(len(images))))
     picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
+    content = io.BytesIO()
+    picture.save(content, format="png")
     try:
-        picture.save(out)
+        replace_file(out, content.getvalue())
     except OSError as error:
         raise DataError(f"{out} cannot be written ({error.strerror}); choose another file") from error
 

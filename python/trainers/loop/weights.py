@@ -57,12 +57,12 @@ def check_coverage(
 
 
 def name_parameters(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
-    """Return the name of every parameter, such as `net.head.weight`."""
-    return {
-        parameter: f"{module_name}.{name}"
-        for module_name, module in modules
-        for name, parameter in module.named_parameters()
-    }
+    """Return the name of every parameter, such as `net.head.weight`; the first one of a shared parameter."""
+    names: dict[Parameter, str] = {}
+    for module_name, module in modules:
+        for name, parameter in module.named_parameters():
+            names.setdefault(parameter, f"{module_name}.{name}")
+    return names
 
 
 def list_named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
@@ -70,12 +70,13 @@ def list_named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
     A tensor that several modules share appears under its first name only.
     """
-    tensors: dict[str, Tensor] = {}
+    names: dict[Tensor, str] = {}
     for module_name, module in modules.items():
         state = module.state_dict(keep_vars=True)
         buffers = [(name, buffer) for name, buffer in module.named_buffers() if name in state]
-        tensors |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
-    return tensors
+        for name, tensor in (*module.named_parameters(), *buffers):
+            names.setdefault(tensor, f"{module_name}.{name}")
+    return {name: tensor for tensor, name in names.items()}
 
 
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:

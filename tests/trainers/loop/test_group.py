@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -528,6 +529,20 @@ def test_a_backend_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ParallelismError, match="xccl"), join_group("xpu"):
         pass
+
+
+def test_an_address_that_another_program_uses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        variables = {
+            "WORLD_SIZE": "2",
+            "RANK": "0",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(server.getsockname()[1]),
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ParallelismError, match="another program used the group's address"), join_group("cpu"):
+            pass
 
 
 def use_the_users_group() -> tuple[list[int], bool]:

@@ -22,6 +22,7 @@ from trainers.loop import (
     seed_everything,
     take_weights,
 )
+from trainers.loop.weights import list_named_tensors
 
 
 def network(outputs: int = 2) -> nn.Module:
@@ -301,6 +302,14 @@ def test_weights_in_one_memory_that_are_to_differ_are_refused() -> None:
     assert same(copied_state(layers), before)
     take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)})
     assert copied_state(layers)["b.weight"].tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_weights_of_a_module_within_another_have_one_name() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    modules: dict[str, nn.Module] = {"net": net, "norm": net[1]}
+    weights = list_named_tensors(modules)
+    assert {name.partition(".")[0] for name in weights} == {"net"}
+    assert set(take_weights(modules, weights).reused) == set(weights)
 
 
 def test_weights_may_be_offered_as_views_of_the_modules_themselves() -> None:

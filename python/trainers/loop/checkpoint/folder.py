@@ -1,18 +1,15 @@
 """The checkpoint folder: its lock, its free space, and the names and removal of checkpoints."""
 
 import errno
-import os
 import re
 import shutil
-import socket
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from predictor.draft_folder import flush, remove_drafts, rename
-from predictor.file_lock import try_lock
+from predictor.file_lock import claim_file
 from trainers.loop.errors import CheckpointError
 
 UNIT = 1000
@@ -116,21 +113,13 @@ def lock(path: Path) -> Generator[None]:
         CheckpointError: Another process, or another training in this one, holds it.
         OSError: The file cannot be written, or the file system does not support locks.
     """
-    with path.open("a+b", buffering=0) as file:
-        if not try_lock(file.fileno()):
-            holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
+    with claim_file(path) as holder:
+        if holder:
             raise CheckpointError(
                 f"{path.parent} is in use by {holder}: two trainings cannot write into the same folder; wait "
                 "for the other to end, or choose another folder"
             )
-        if sys.platform != "win32":
-            os.register_at_fork(after_in_child=file.close)  # a data worker may outlive this process
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-        try:
-            yield
-        finally:
-            file.truncate(0)
+        yield
 
 
 def check_space(folder: Path, needed: int) -> None:

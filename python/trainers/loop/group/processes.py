@@ -125,6 +125,7 @@ def convert_peer_errors(operation: str) -> Generator[None]:
     """Convert the error of exactly one collective operation, which is named in the message.
 
     Raises:
+        ParallelismError: Another program uses the group's address.
         PeerLostError: Another process did not complete the operation.
     """
     try:
@@ -132,6 +133,10 @@ def convert_peer_errors(operation: str) -> Generator[None]:
     except torch.OutOfMemoryError:  # a RuntimeError, but it concerns only this process
         raise
     except RuntimeError as error:  # the common base class of the errors of torch's collectives
+        if "EADDRINUSE" in str(error):
+            raise ParallelismError(
+                f"while {operation}, another program used the group's address; end it, or choose another MASTER_PORT"
+            ) from error
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise PeerLostError(
             f"while {operation}, another process of the group did not respond: it ended, was killed (out of memory?) "

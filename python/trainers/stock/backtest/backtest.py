@@ -14,7 +14,6 @@ from predictor.card import read_ancestors
 from predictor.errors import ConfigurationError, format_date
 from predictor.flags import ParsedFlags
 from predictor.jobs import JobRunner, LocalRunner
-from predictor.replacement import claim_output
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
@@ -136,8 +135,8 @@ def backtest(
             "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
         )
     folds = split_into_folds(source, bars, plan)
-    store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
-    with claim_output(folder.path):
+    store = ForecastStore(folder.path, collect_settings(source, bars, plan))
+    with store.claim(resume=folder.resume):
         usable = map_bars(select_usable_bars(bars), source.cache)
         done = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), track_steps)
         for _fold in watch(done, len(folds)):

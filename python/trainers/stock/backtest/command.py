@@ -19,7 +19,7 @@ from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import VERDICT_COLOURS, list_given_flags, print_next_commands, quantra, write_json
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
-from predictor.errors import InSampleError, format_date
+from predictor.errors import InSampleError, format_count, format_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
@@ -61,9 +61,9 @@ def _describe_notes(backtest: Backtest) -> Iterator[str]:
     trained = f"; {len(backtest.folds)} folds" if len(backtest.folds) > 1 else ""
     yield f"forecasts of {backtest.forecasts}{trained}; SHA-256 of settings and bars {backtest.digest[:12]}"
     yield (
-        f"{terms.cost_bps:g} bp are charged on every unit traded, {terms.borrow_bps:g} bp a year on shorts; a decision "
-        f"is traded {terms.delay} session after it and held for {terms.tranches * terms.rebalance}, in "
-        f"{terms.tranches} tranches"
+        f"{terms.cost_bps:g} bp are charged on every unit traded, {terms.borrow_bps:g} bp a year on shorts; each "
+        f"decision is traded {format_count(terms.delay, 'session')} later and held for "
+        f"{terms.tranches * terms.rebalance}, in {format_count(terms.tranches, 'tranche')}"
     )
     yield (
         f"a position in a halted stock is kept; after {MAX_HALT} sessions without a bar, or at the end, it is "

@@ -62,14 +62,15 @@ class DailyForecasts:
 def join_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
     """Concatenate the forecasts of consecutive folds."""
     first = parts[0]
-    scores = [part.scores for part in parts if part.scores is not None]
+    scores = [np.full(part.values.shape[:-1], np.nan) if part.scores is None else part.scores for part in parts]
+    has_scores = any(part.scores is not None for part in parts)
     return DailyForecasts(
         sessions=np.concatenate([part.sessions for part in parts]),
         kind=first.kind,
         horizons=first.horizons,
         levels=first.levels,
         values=np.concatenate([part.values for part in parts]),
-        scores=np.concatenate(scores) if scores else None,
+        scores=np.concatenate(scores) if has_scores else None,
     )
 
 

@@ -3,7 +3,8 @@
 import hashlib
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -25,7 +26,7 @@ from predictor.features import FeatureSet
 from predictor.flags import Flag
 from predictor.jobs import JobRunner
 from predictor.networks import Edges, TargetKind
-from predictor.replacement import replace_file
+from predictor.replacement import claim_output, replace_file
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer
@@ -187,27 +188,55 @@ FORECASTS: Final = "forecasts"
 
 @final
 class ForecastStore:
-    """The forecasts of one backtest's folds, in its run folder.
+    """The forecasts of one backtest's folds, in its run folder; its settings determine them."""
 
-    The settings determine the forecasts; `resume` continues an existing folder with the same settings.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, exists without `resume`, or has other settings.
-    """
-
-    def __init__(self, folder: Path, settings: Mapping[str, Json], *, resume: bool) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Json]) -> None:
         self.folder = folder
         self.digest = hashlib.sha256(canonical.to_bytes(settings)).hexdigest()
-        path = folder / SETTINGS
-        if path.is_file():
-            _check_same(path, settings, self.digest, resume=resume)
-        elif folder.exists() and any(folder.iterdir()):
-            raise ConfigurationError(f"{folder} contains something other than a backtest; choose another --out")
-        try:
-            (folder / FORECASTS).mkdir(parents=True, exist_ok=True)
-            replace_file(path, canonical.to_bytes({"digest": self.digest, "settings": settings}))
-        except OSError as error:
-            raise ConfigurationError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
+        self._settings = settings
+
+    @contextmanager
+    def claim(self, *, resume: bool) -> Generator[None]:
+        """Create the folder, or continue in one with the same settings; no other process writes there in this context.
+
+        Raises:
+            ConfigurationError: The folder cannot be written, is in use, exists without `resume`, or has other settings.
+        """
+        self._check(resume=resume)  # without a file in another program's folder
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(claim_output(self.folder))
+                self._check(resume=resume)
+                content = {"digest": self.digest, "settings": self._settings}
+                replace_file(self.folder / SETTINGS, canonical.to_bytes(content))
+                (self.folder / FORECASTS).mkdir(exist_ok=True)
+            except OSError as error:
+                problem = f"{self.folder} cannot be written: {error.strerror}; choose another --out"
+                raise ConfigurationError(problem) from error
+            yield
+
+    def _check(self, *, resume: bool) -> None:
+        path = self.folder / SETTINGS
+        if not path.is_file():
+            if self.folder.exists() and any(not found.name.startswith(".") for found in self.folder.iterdir()):
+                problem = f"{self.folder} contains something other than a backtest; choose another --out"
+                raise ConfigurationError(problem)
+            return
+        if not resume:
+            raise ConfigurationError(
+                f"{self.folder} already has a backtest; continue it with --resume, or choose another --out"
+            )
+        record = Record.from_bytes(path.read_bytes(), SETTINGS)
+        if record.text("digest") == self.digest:
+            return
+        old = record.record("settings")
+        new = Record.from_bytes(canonical.to_bytes(self._settings), SETTINGS)
+        keys = sorted({*old.keys(), *new.keys()})
+        different = [key for key in keys if not (old.has(key) and new.has(key) and old.json(key) == new.json(key))]
+        raise ConfigurationError(
+            f"{self.folder} has a backtest with other settings: {', '.join(different)}; choose another --out"
+        )
 
     def has_fold(self, fold: Fold) -> bool:
         """Whether the fold's forecasts are stored."""
@@ -246,23 +275,6 @@ class ForecastStore:
 
     def _path(self, fold: Fold) -> Path:
         return self.folder / FORECASTS / f"{fold.number:04d}.safetensors"
-
-
-def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume: bool) -> None:
-    if not resume:
-        raise ConfigurationError(
-            f"{path.parent} already has a backtest; continue it with --resume, or choose another --out"
-        )
-    record = Record.from_bytes(path.read_bytes(), SETTINGS)
-    if record.text("digest") == digest:
-        return
-    old = record.record("settings")
-    new = Record.from_bytes(canonical.to_bytes(settings), SETTINGS)
-    keys = sorted({*old.keys(), *new.keys()})
-    different = [key for key in keys if not (old.has(key) and new.has(key) and old.json(key) == new.json(key))]
-    raise ConfigurationError(
-        f"{path.parent} has a backtest with other settings: {', '.join(different)}; choose another --out"
-    )
 
 
 HistoryFactory = Callable[[BarPanel, Pipeline, CovariateSource, FeatureCache | None], History]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
-from predictor.errors import format_date
+from predictor.errors import ConfigurationError, format_count, format_date
 from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.refits import Fold
@@ -241,7 +241,16 @@ class Backtest:
 
 
 def create_track(name: str, sessions: NDArray[np.int32], book: Book, terms: TradingTerms) -> BookTrack:
-    """Create a track over sessions [T], without the sessions before the first trade, which would dilute the figures."""
+    """Create a track over sessions [T], without the sessions before the first trade, which would dilute the figures.
+
+    Raises:
+        ConfigurationError: There is no session after the delay.
+    """
+    if len(sessions) <= terms.delay:
+        raise ConfigurationError(
+            f"a decision is traded {format_count(terms.delay, 'session')} later, but the backtest has "
+            f"{format_count(len(sessions), 'session')}; choose a longer period"
+        )
     traded = book.since(terms.delay)
     return BookTrack(
         name=name, sessions=sessions[terms.delay :], book=traded, figures=measure_figures(traded, terms.sessions_a_year)
