@@ -29,7 +29,7 @@ from predictor.registry import Runtime, load_single
 from predictor.windows import BarRequirements
 from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
 from trainers.stock import Optimisation, SplitShares, StockRecipe, TrainingResult, train
-from trainers.stock.card import describe_epochs, hash_bars
+from trainers.stock.card import encode_epochs, hash_bars
 from trainers.stock.data import History, WindowBatch
 from trainers.stock.model_fit import FittedNetwork, fit, fit_pipeline, prepare
 from trainers.stock.objectives import QuantileTask
@@ -238,7 +238,7 @@ def test_an_epoch_that_scores_no_number_is_not_the_best_and_not_in_the_card() ->
     fitted = with_losses(unknown=[2], folder=None, epochs=2)
     assert fitted.best_epoch < 2
     assert isnan(fitted.epochs[1][1])
-    assert describe_epochs(fitted.epochs) == [
+    assert encode_epochs(fitted.epochs) == [
         {"epoch": 1, "train": fitted.epochs[0][0], "selection": fitted.epochs[0][1]}
     ]
 

@@ -33,7 +33,7 @@ NO_TEST = (
 """The note of a card without a test split."""
 
 
-def describe_data(bars: BarPanel, warnings: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
+def encode_data(bars: BarPanel, warnings: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
     """The training's bars, symbols without a training window, and warnings about the bars."""
     adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
@@ -56,7 +56,7 @@ def identify_features(features: FeatureSet) -> dict[str, Json]:
     }
 
 
-def describe_splits(splits: DataSplits, history: History) -> dict[str, Json]:
+def encode_splits(splits: DataSplits, history: History) -> dict[str, Json]:
     """First and last session of each part's targets, and its number of windows."""
     return {
         part.name: {"first": part.first, "last": part.last, "windows": len(history.windows(part))}
@@ -69,7 +69,7 @@ def list_libraries() -> dict[str, Json]:
     return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
-def describe_scores(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
+def encode_scores(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
     """Test losses of the model and the baselines, best first."""
     return {
         "unit": f"pinball loss of {unit}, x 10000",
@@ -90,7 +90,7 @@ def describe_scores(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: s
     }
 
 
-def describe_calibration(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
+def encode_calibration(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
     """Share of outcomes below each quantile, with block-bootstrap intervals."""
     shares = measure_below_by_level(test, forecasts.calibrated)
     return {
@@ -104,7 +104,7 @@ def describe_calibration(test: EvaluationSet, forecasts: ModelForecasts) -> dict
     }
 
 
-def describe_conformal(
+def encode_conformal(
     test: EvaluationSet, forecasts: ModelForecasts, effective_blocks: Sequence[float]
 ) -> dict[str, Json]:
     """Effective samples of the conformal offsets, and scores with and without them, one per horizon.
@@ -118,7 +118,7 @@ def describe_conformal(
     return card
 
 
-def describe_skill(skill: SkillScore) -> dict[str, Json]:
+def encode_skill(skill: SkillScore) -> dict[str, Json]:
     """Improvement over the best rival, with its interval."""
     return {
         "baseline": skill.baseline,
@@ -134,7 +134,7 @@ def describe_skill(skill: SkillScore) -> dict[str, Json]:
     }
 
 
-def describe_epochs(epochs: Sequence[tuple[float, float]]) -> list[Json]:
+def encode_epochs(epochs: Sequence[tuple[float, float]]) -> list[Json]:
     """Training and selection loss of every epoch in which both are finite, as JSON requires."""
     return [
         {"epoch": k + 1, "train": train, "selection": selection}

@@ -317,9 +317,9 @@ def _build_card(
             "no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"
         )
     return {
-        "data": card.describe_data(history.bars, setup.warnings, find_untrained_symbols(history, splits)),
+        "data": card.encode_data(history.bars, setup.warnings, find_untrained_symbols(history, splits)),
         **describe_covariates(history.pipeline, history.covariates),
-        "splits": card.describe_splits(splits, history),
+        "splits": card.encode_splits(splits, history),
         "recipe": setup.recipe.settings(),
         "training": {
             "device": fitted.device,
@@ -327,7 +327,7 @@ def _build_card(
             "parameters": sum(p.numel() for p in fitted.network.parameters()),
             "best_epoch": fitted.best_epoch,
             "best_selection": fitted.best_loss,
-            "epochs": card.describe_epochs(fitted.epochs),
+            "epochs": card.encode_epochs(fitted.epochs),
         },
         "libraries": card.list_libraries(),
         **scores,
@@ -351,9 +351,9 @@ def score_on_test(
     seen = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
     result = benchmark(test, MODEL_NAME, forecasts, seen, plan, track_steps=track_steps)
     scores: dict[str, Json] = {
-        "scores": card.describe_scores(test, result.rows, unit=UNITS[new_artifact.manifest.target.kind]),
-        "calibration": card.describe_calibration(test, forecasts),
-        "skill": card.describe_skill(result.skill),
-        "conformal": card.describe_conformal(test, forecasts, new_artifact.manifest.conformal.effective_samples),
+        "scores": card.encode_scores(test, result.rows, unit=UNITS[new_artifact.manifest.target.kind]),
+        "calibration": card.encode_calibration(test, forecasts),
+        "skill": card.encode_skill(result.skill),
+        "conformal": card.encode_conformal(test, forecasts, new_artifact.manifest.conformal.effective_samples),
     }
     return scores, result.notes

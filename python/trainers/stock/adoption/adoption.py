@@ -136,8 +136,8 @@ def adopt(
         new_artifact = replace(new_artifact, manifest=manifest)
         announce("scoring it against the baselines")
         scores, notes = score_on_test(new_artifact, network, history, splits, track_steps)
-        content["data"] = card.describe_data(history.bars, warnings)
-        content["splits"] = card.describe_splits(splits, history)
+        content["data"] = card.encode_data(history.bars, warnings)
+        content["splits"] = card.encode_splits(splits, history)
         new_artifact = _replace_card(new_artifact, content | scores | {"notes": list(notes)})
     announce("recording the golden instance, and saving")
     try:

@@ -324,9 +324,9 @@ def join(
     weighting = {} if choice is None else {"weighting": _describe_weighting(choice) | effect}
     history = members.first
     training: dict[str, Json] = {
-        "data": card.describe_data(history.bars, warnings),
+        "data": card.encode_data(history.bars, warnings),
         "covariates": {"sha256": history.covariates.digest()},
-        "splits": card.describe_splits(splits, history),
+        "splits": card.encode_splits(splits, history),
         "libraries": card.list_libraries(),
     }
     content = training | scores | weighting | dict(sections)
@@ -441,12 +441,12 @@ def _describe_scores(
     for name, member in forecast.by_member.items():
         contest.add(name, pinball(test, member.calibrated))
     return {
-        "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "scores": card.encode_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
         "notes": [*origins, *note_missing_bars(history, forecast.windows, splits), *result.notes],
-        "calibration": card.describe_calibration(test, ours),
-        "skill": card.describe_skill(result.skill),
-        "best_member": card.describe_skill(contest.skill),
-        "conformal": card.describe_conformal(test, ours, manifest.conformal.effective_samples),
+        "calibration": card.encode_calibration(test, ours),
+        "skill": card.encode_skill(result.skill),
+        "best_member": card.encode_skill(contest.skill),
+        "conformal": card.encode_conformal(test, ours, manifest.conformal.effective_samples),
     }
 
 
