@@ -50,7 +50,7 @@ class FuzzedConnection:
         elif operation == RESET:
             connection.reset(stream, flags)
         else:
-            (connection.ping, connection.renew_budgets, connection.go_away)[size % 3]()
+            (lambda: connection.ping(bytes(8)), connection.renew_budgets, connection.go_away)[size % 3]()
         self.check_output()
 
     def send(self, kind: int, flags: int, stream: int, content: bytes) -> None:

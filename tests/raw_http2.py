@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Self, final
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
-_END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
+END_STREAM, ACK, END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 _TABLE_SIZE, _INITIAL_WINDOW = 1, 4
 _CANCEL: Final = 8
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -165,14 +165,14 @@ class Connection:
         headers = {":method": "POST", ":path": path, ":authority": "127.0.0.1", **self._headers}
         named = {name.replace("_", "-"): value for name, value in further.items()}
         block = encoded({**headers, "te": "trailers", "content-type": "application/grpc", **named})
-        self._socket.sendall(frame(HEADERS, block, flags=_END_HEADERS, stream=number))
+        self._socket.sendall(frame(HEADERS, block, flags=END_HEADERS, stream=number))
         return stream
 
     def call_together(self, path: str, content: bytes, count: int) -> list[Stream]:
         """Send many complete calls with the same content before reading anything; they must fit the first window."""
         streams = [self.call(path) for _ in range(count)]
         room = self._window - count * len(content)
-        whole = (frame(DATA, content, flags=_END_STREAM, stream=stream.number) for stream in streams)
+        whole = (frame(DATA, content, flags=END_STREAM, stream=stream.number) for stream in streams)
         self._socket.sendall(b"".join(whole))
         self._window = room
         return streams
@@ -188,7 +188,7 @@ class Connection:
             self._socket.sendall(frame(DATA, bytes(rest[:room]), stream=stream.number))
             self._window, stream.window, rest = self._window - room, stream.window - room, rest[room:]
         if last and not stream.ended:
-            self._socket.sendall(frame(DATA, flags=_END_STREAM, stream=stream.number))
+            self._socket.sendall(frame(DATA, flags=END_STREAM, stream=stream.number))
         return not rest
 
     def read_until_answered(self, stream: Stream) -> None:
@@ -216,11 +216,11 @@ class Connection:
         return kind
 
     def _of_all(self, kind: int, flags: int, content: bytes) -> None:
-        if kind == SETTINGS and not flags & _ACK:
+        if kind == SETTINGS and not flags & ACK:
             self._apply(dict(struct.iter_unpack(">HI", content)))
-            self._socket.sendall(frame(SETTINGS, flags=_ACK))
-        elif kind == PING and not flags & _ACK:
-            self._socket.sendall(frame(PING, content, flags=_ACK))
+            self._socket.sendall(frame(SETTINGS, flags=ACK))
+        elif kind == PING and not flags & ACK:
+            self._socket.sendall(frame(PING, content, flags=ACK))
         elif kind == WINDOW_UPDATE:
             self._window += int.from_bytes(content, "big")
         elif kind == GOAWAY:
@@ -244,10 +244,10 @@ class Connection:
             stream.answer += _unpadded(content, flags)
         elif kind in {HEADERS, CONTINUATION}:
             self._block += _unpadded(content, flags) if kind == HEADERS else content
-            if flags & _END_HEADERS:
+            if flags & END_HEADERS:
                 stream.headers.update(decoded(bytes(self._block)))
                 self._block.clear()
-        if kind in {DATA, HEADERS} and flags & _END_STREAM:
+        if kind in {DATA, HEADERS} and flags & END_STREAM:
             stream.ended = stream.ended or "closed"
 
     def cancel(self, stream: Stream) -> None:

@@ -12,13 +12,26 @@ import grpc
 import pytest
 from artifacts import small_models
 from canned_service import CannedService, LargeAnswers, forecast_of
-from raw_http2 import GOAWAY, PING, SETTINGS, Connection, Stream, frame, message
+from raw_http2 import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    SETTINGS,
+    Connection,
+    Stream,
+    encoded,
+    frame,
+    message,
+)
 from serving import Served, hosted_server, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
 from predictor.server.observed_calls import CallObservers, ObservedCall
-from predictor.server.transport.call import parse_head
+from predictor.server.transport.call import encode_trailers, parse_head
 from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 LIST = "/quantra.v1.PredictionService/ListModels"
@@ -68,6 +81,16 @@ def test_a_compressed_request_is_read_within_the_limit(running: Served, body: by
 
 def test_another_compression_is_unimplemented(running: Served) -> None:
     assert ended(running, message(b"", compressed=True), grpc_encoding="br").status == "12"
+
+
+@pytest.mark.parametrize("method", ["ListModels", "PredictStream"])
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_request_that_is_cut_off_is_malformed(running: Served, method: str, size: int) -> None:
+    with Connection(port_of(running)) as connection:
+        stream = connection.call(f"/quantra.v1.PredictionService/{method}")
+        connection.send(stream, message(b"request")[:size], last=True)
+        assert connection.finish(stream).status == "3"
+    assert stream.headers["grpc-message"] == "the request ends within a message; send it again"
 
 
 # --- headers
@@ -156,14 +179,47 @@ def test_pings_of_an_idle_client_end_its_connection_only_if_they_come_close_toge
         assert [runner.run(ping(loop, pause_s)) for pause_s in (61.0, 0.0)] == [True, False]
 
 
+def test_a_stream_that_crosses_the_end_of_its_connection_is_accepted() -> None:
+    """The connection is silent and too old at once; the stream follows the answer to its first ping."""
+    limits = ServerLimits(silence_s=1.0, age_s=1.0, idle_s=1000.0)
+    block = encoded({":method": "POST", ":scheme": "http", ":path": "/a", ":authority": "server"})
+
+    async def cross(loop: ClockedLoop) -> list[int]:
+        here, there = socket.socketpair()
+        connections = OpenConnections(1)
+        connection = HttpConnection({}, limits, connections, "client")
+        await loop.connect_accepted_socket(lambda: connection, here)
+        with there:
+            connection.data_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS))
+            connection.data_received(frame(HEADERS, block, flags=END_STREAM | END_HEADERS, stream=1))
+            loop.ahead_s += 2.0
+            connections.check_times(limit_age=True)
+            await asyncio.sleep(0)
+            first, *_ = [content for kind, _, content in frames(there.recv(1 << 20)) if kind == PING]
+            connection.data_received(frame(PING, first, flags=ACK))
+            connection.data_received(frame(HEADERS, block, flags=END_STREAM | END_HEADERS, stream=3))
+            await asyncio.sleep(0)
+            answered = [stream for kind, stream, _ in frames(there.recv(1 << 20)) if kind == HEADERS]
+            await connections.close()
+        return answered
+
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
+        assert runner.run(cross(cast("ClockedLoop", runner.get_loop()))) == [3]
+
+
+def frames(received: bytes) -> list[tuple[int, int, bytes]]:
+    """Kind, stream and content of each frame."""
+    found: list[tuple[int, int, bytes]] = []
+    while received:
+        end = 9 + int.from_bytes(received[:3], "big")
+        found.append((received[3], int.from_bytes(received[5:9], "big"), received[9:end]))
+        received = received[end:]
+    return found
+
+
 def here_closes(there: socket.socket) -> bool:
     """Whether the server says goodbye."""
-    received = there.recv(1 << 20)
-    kinds: list[int] = []
-    while received:
-        kinds.append(received[3])
-        received = received[9 + int.from_bytes(received[:3], "big") :]
-    return GOAWAY in kinds
+    return GOAWAY in [kind for kind, _, _ in frames(there.recv(1 << 20))]
 
 
 # --- connections
@@ -221,6 +277,10 @@ def test_a_method_that_does_not_exist_is_unimplemented(running: Served) -> None:
 
 
 # --- responses
+
+
+def test_a_status_may_name_a_file_whose_name_is_no_unicode() -> None:
+    assert b"no \x3fmodel" in encode_trailers(grpc.StatusCode.INTERNAL, "no \udcffmodel", {}, has_begun=True)
 
 
 def test_many_large_responses_wait_for_a_slow_reader() -> None:

@@ -44,7 +44,6 @@ from predictor.http2.frames import (
 from predictor.http2.header_blocks import HeaderDecoder
 
 _ANY: Final = -1
-_OWN_PING: Final = b"keep-ali"
 _MAX_STREAM: Final = 2**31 - 1
 _PRIORITY_SIZE, _PING_SIZE, _GOAWAY_SIZE, _NUMBER_SIZE = 5, 8, 8, 4
 _MAX_CONTINUATIONS: Final = 32
@@ -108,7 +107,7 @@ class Http2StateMachine:
         """The only kind of frame that may come now, or _ANY."""
         self._block = bytearray()
         self._block_stream = self._block_flags = self._block_frames = 0
-        self._pings = 0
+        self._pings: list[bytes] = []
         self._pending_events: list[Event] = []
         self._writer.write(SETTINGS, 0, 0, limits.encode_settings())
         if limits.connection_window > DEFAULT_WINDOW:
@@ -240,11 +239,11 @@ class Http2StateMachine:
             self._writer.write(RST_STREAM, 0, stream, encode_number(code))
             self._close(state)
 
-    def ping(self) -> None:
-        """Ask the peer for a sign of life, which is the event `PingAnswered`."""
+    def ping(self, content: bytes) -> None:
+        """Ask the peer for a sign of life, which is the event `PingAnswered` with the same 8 bytes."""
         if self.ended is None:
-            self._pings += 1
-            self._writer.write(PING, 0, 0, _OWN_PING)
+            self._pings.append(content)
+            self._writer.write(PING, 0, 0, content)
 
     def announce_end(self) -> None:
         """Ask the peer to open no further streams; those that it has already opened are still accepted.
@@ -480,9 +479,9 @@ class Http2StateMachine:
         if not flags & ACK:
             self._control.spend()
             self._writer.write(PING, ACK, 0, payload)
-        elif self._pings and payload == _OWN_PING:
-            self._pings -= 1
-            events.append(PingAnswered())
+        elif payload in self._pings:
+            self._pings.remove(payload)
+            events.append(PingAnswered(payload))
         else:
             self._control.spend()
 

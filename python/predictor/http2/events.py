@@ -65,5 +65,7 @@ class ConnectionEnded:
 class PingAnswered:
     """The peer answered a ping of ours."""
 
+    content: bytes
+
 
 Event: TypeAlias = RequestReceived | DataReceived | StreamReset | StreamSent | ConnectionEnded | PingAnswered

@@ -222,9 +222,9 @@ def test_pings_are_answered_both_ways() -> None:
     client.h2.ping(b"12345678")
     answers = client.exchange()[1]
     assert [event.ping_data for event in answers if isinstance(event, PingAckReceived)] == [b"12345678"]
-    client.server.ping()
+    client.server.ping(b"87654321")
     assert any(isinstance(event, PingReceived) for event in client.exchange()[1])
-    assert client.exchange()[0] == [PingAnswered()]
+    assert client.exchange()[0] == [PingAnswered(b"87654321")]
 
 
 def test_a_peer_resets_a_stream() -> None:

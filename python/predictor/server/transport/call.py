@@ -113,7 +113,7 @@ def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_b
     """Encode the end of a response; before the first message it includes the headers."""
     block = _STATUS[code] if has_begun else _TRAILERS_ONLY_HEADERS + _STATUS[code]
     if message:
-        block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED).encode()),))
+        block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED, errors="replace").encode()),))
     return block + encode_metadata(metadata)
 
 
@@ -218,7 +218,7 @@ class IncomingCall:
 
         Raises:
             RequestTooLargeError: It is too large.
-            MalformedRequestError: It cannot be decompressed.
+            MalformedRequestError: It is cut off, or cannot be decompressed.
         """
         arrived: asyncio.Future[None] = self._connection.loop.create_future()
         message = self.take_next(partial(_wake, arrived))
@@ -242,7 +242,7 @@ class IncomingCall:
     @property
     def has_all_requests(self) -> bool:
         """Whether the caller has sent its last message and all were taken."""
-        return self._has_all and not self._has_message
+        return self._has_all and not self._buffer
 
     def check_response(self, message: bytes) -> None:
         """Check that a response may be sent.
@@ -353,16 +353,16 @@ class IncomingCall:
         return size > self._max_bytes or len(buffer) >= _PREFIX + size
 
     def _take(self) -> bytes | None:
-        """Remove the first message from the buffer; None if it has not arrived."""
+        """Remove the first message from the buffer; None if it has not arrived. Raises as `read`."""
         buffer = self._buffer
-        if len(buffer) < _PREFIX:
+        if not self._has_message:
+            if buffer and self._has_all:
+                raise MalformedRequestError("the request ends within a message; send it again")
             return None
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         if size > self._max_bytes:
             raise _make_request_size_error(size, self._max_bytes)
         end = _PREFIX + size
-        if len(buffer) < end:
-            return None
         message, is_compressed = bytes(memoryview(buffer)[_PREFIX:end]), buffer[0]
         self._buffer = buffer[end:]
         return self._decompress(message) if is_compressed else message

@@ -43,6 +43,9 @@ _MAX_UNSENT: Final = 1 << 20
 """Bytes of output that the socket does not accept, above which streams send nothing more."""
 _MAX_STARTED_PER_TURN: Final = 32
 """Calls of one connection that start in one turn of the loop, so that others wait for no more."""
+_KEEP_ALIVE_PING: Final = b"keep-ali"
+_DRAIN_PING: Final = b"draining"
+"""Its answer means that the peer knows that the connection ends."""
 _RENEWAL_S: Final = 60.0
 """Seconds after which a peer may again send as many control frames as at first."""
 _CLOSE_S: Final = 1.0
@@ -157,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
                     self._call_writable_callbacks()
                 case PingAnswered():
                     self._pinged_at_s = None
-                    if self._is_draining:
+                    if event.content == _DRAIN_PING:
                         self._is_drain_acknowledged = True
                         self.http.go_away()
                 case ConnectionEnded():
@@ -207,7 +210,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
         elif self._pinged_at_s is None and now_s - self._last_received_at_s > limits.silence_s:
             self._pinged_at_s = now_s
-            self.http.ping()
+            self.http.ping(_KEEP_ALIVE_PING)
             self.flush_soon()
         if now_s - self._budgets_renewed_at_s > _RENEWAL_S:
             self._budgets_renewed_at_s = now_s
@@ -284,7 +287,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._is_draining:
             self._is_draining = True
             self.http.announce_end()
-            self.http.ping()
+            self.http.ping(_DRAIN_PING)
             self._pinged_at_s = self.loop.time()
             self.flush_soon()
         if self._is_drain_acknowledged and not self._calls:
