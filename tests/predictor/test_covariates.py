@@ -11,7 +11,7 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import Covariates, CovariateSource, Series, check_sent
+from predictor.covariates import Covariates, CovariateSource, Series, check_covariates
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105, 20240108, 20240109], np.int32)
@@ -414,14 +414,14 @@ NEEDS = (
 
 
 def test_what_the_model_reads_and_no_more_is_accepted() -> None:
-    check_sent(NEEDS, future_covariates())
+    check_covariates(NEEDS, future_covariates())
 
 
 @pytest.mark.parametrize("name", ["sales", "earnings", "cap", "sector"])
 def test_a_covariate_that_is_not_sent_is_named(name: str) -> None:
     others = future_covariates().only([need.name for need in NEEDS if need.name != name])
     with pytest.raises(CovariateMissingError, match=f"covariate {name} is not sent") as caught:
-        check_sent(NEEDS, others)
+        check_covariates(NEEDS, others)
     assert caught.value.metadata["covariate"] == name
 
 
@@ -430,14 +430,14 @@ def test_a_covariate_in_another_group_is_named() -> None:
     with pytest.raises(
         CovariateMissingError, match="cap is sent as a static text, but the model reads it as a static n"
     ):
-        check_sent(NEEDS, sent)
+        check_covariates(NEEDS, sent)
 
 
 def test_an_unused_covariate_is_named() -> None:
     with pytest.raises(
         UnknownCovariateError, match="the model does not read covariate cap; it reads sales, earnings, sector"
     ):
-        check_sent([need for need in NEEDS if need.name != "cap"], future_covariates())
+        check_covariates([need for need in NEEDS if need.name != "cap"], future_covariates())
 
 
 def numbers(values: NDArray[np.float64]) -> Covariates:

@@ -8,7 +8,7 @@ import pytest
 from predictor.bars.checks import check_symbols
 from predictor.bars.columns import find_duplicates
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import Covariates, CovariateSource, StaticTable, check_sent
+from predictor.covariates import Covariates, CovariateSource, StaticTable, check_covariates
 from predictor.errors import QuantraError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model.prepared_instance import find_indices
@@ -60,7 +60,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "are in two groups": lambda: Covariates(
         observed={name: np.zeros((1, 1)) for name in fresh_names()}, numbers={ComparedName("s7"): np.zeros(1)}
     ),
-    "the model does not read covariate stranger": lambda: check_sent(
+    "the model does not read covariate stranger": lambda: check_covariates(
         needed(fresh_names()), of_numbers((*fresh_names(), "stranger"))
     ),
     "names appear twice: s998": lambda: features((*fresh_names(999), ComparedName("s998"))),

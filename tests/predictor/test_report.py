@@ -505,7 +505,7 @@ def test_texts_that_figures_share_stand_once_and_numbers_have_the_digits_of_a_dr
 
     added = figures.add(drawn.update_layout(height=300))
 
-    traces = json.loads(added.drawn)["data"]
+    traces = json.loads(added.content)["data"]
     assert (added.name, added.height) == ("chart-1", 300)
     assert [trace["x"] for trace in traces] == [0, 0, [1, 2]]
     assert json.loads(figures.common())["shared"] == [days]
@@ -516,7 +516,7 @@ def test_texts_that_figures_share_stand_once_and_numbers_have_the_digits_of_a_dr
 def test_what_others_wrote_does_not_end_the_script_that_holds_a_figure() -> None:
     hostile = Figure([Scatter(x=["a"], y=[1], name=f"</script>{HOSTILE}&\u2028")], {"height": 300})
 
-    text = PageFigures().add(hostile).drawn
+    text = PageFigures().add(hostile).content
 
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text)["data"][0]["name"] == f"</script>{HOSTILE}&\u2028"

@@ -4,7 +4,7 @@ A model reads an observed covariate up to the last bar, and a known covariate al
 of a known covariate must therefore be known before the model first reads it.
 """
 
-from predictor.covariates.covariates import NO_COVARIATES, Covariates, check_sent, get_request_group
+from predictor.covariates.covariates import NO_COVARIATES, Covariates, check_covariates, get_request_group
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.tables import Series, StaticTable, check_name
 
@@ -14,7 +14,7 @@ __all__ = [
     "Covariates",
     "Series",
     "StaticTable",
+    "check_covariates",
     "check_name",
-    "check_sent",
     "get_request_group",
 ]

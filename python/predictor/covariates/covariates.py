@@ -207,7 +207,7 @@ NO_COVARIATES: Final = Covariates()
 """No covariates."""
 
 
-def check_sent(needs: Sequence[CovariateInfo], covariates: Covariates) -> None:
+def check_covariates(needs: Sequence[CovariateInfo], covariates: Covariates) -> None:
     """Check that a request has exactly the covariates that a model reads.
 
     Raises:

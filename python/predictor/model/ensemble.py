@@ -17,7 +17,7 @@ from predictor.call_context import NEVER, Deadline
 from predictor.canonical import Json
 from predictor.card import read_skill
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
-from predictor.covariates import check_sent
+from predictor.covariates import check_covariates
 from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, QuantraError
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
@@ -154,7 +154,7 @@ class JointPreparation:
         if not isinstance(instance.input, BarPanel):
             return None if len(self._preparations) == 1 else FeatureMismatchError(DIFFERENT_WINDOWS)
         try:
-            check_sent(self.covariates, instance.covariates)
+            check_covariates(self.covariates, instance.covariates)
         except QuantraError as error:
             return error.without_frames()
         return None

@@ -25,7 +25,7 @@ from predictor.bars.suspects import (
     select_traded_bars,
 )
 from predictor.call_context import Deadline
-from predictor.covariates import NO_COVARIATES, Covariates, check_sent
+from predictor.covariates import NO_COVARIATES, Covariates, check_covariates
 from predictor.dates import to_optional_date_number
 from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, format_date
 from predictor.instance import FeatureWindow, Instance
@@ -269,7 +269,7 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
     """
     covariates, needs = instance.covariates, dates.pipeline.covariates
     if needs or not covariates.is_empty:
-        check_sent(needs, covariates)
+        check_covariates(needs, covariates)
         covariates.check(len(bars.symbols), bars.sessions)
     try:
         aligned = _align_bars(instance, bars, dates, now)

@@ -105,7 +105,7 @@ class Memory:
 
     shared: tuple[Tensor, Tensor]
     """[H, T, ..] of the tokens that all paths share."""
-    own: tuple[Tensor, Tensor]
+    by_path: tuple[Tensor, Tensor]
     """[P, H, t, ..] of the tokens of each path."""
 
     @classmethod
@@ -115,13 +115,13 @@ class Memory:
 
     def extended(self, keys: Tensor, values: Tensor) -> "Memory":
         """The memory with further tokens [P, H, s, ..] of each path."""
-        before = (memory.expand(len(keys), -1, -1, -1) for memory in self.own)
+        before = (memory.expand(len(keys), -1, -1, -1) for memory in self.by_path)
         extended = (torch.cat(pair, dim=2) for pair in zip(before, (keys, values), strict=True))
         return Memory(self.shared, (next(extended), next(extended)))
 
     def attend(self, queries: Tensor) -> Tensor:
         """Attend from queries [P, H, s, ..] to all shared tokens, and to the own ones up to each of the last s."""
-        (shared_keys, shared_values), (own_keys, own_values) = self.shared, self.own
+        (shared_keys, shared_values), (own_keys, own_values) = self.shared, self.by_path
         _, _, steps, width = queries.shape
         shared = shared_keys.shape[1]
         later = torch.ones(steps, own_keys.shape[2], dtype=torch.bool, device=queries.device)
@@ -208,7 +208,7 @@ class Block(nn.Module):
     def extend(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         """The layer's output [P, s, W] for further tokens of each path, and its memory with them."""
         normed = self.norm1(x)
-        first = memory.shared[0].shape[1] + memory.own[0].shape[2]
+        first = memory.shared[0].shape[1] + memory.by_path[0].shape[2]
         keys, values = self.self_attn.keys_and_values(normed)
         memory = memory.extended(_rotate(keys, first), values)
         return self._finish(x, memory.attend(_rotate(self.self_attn.queries(normed), first))), memory

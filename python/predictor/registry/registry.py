@@ -132,8 +132,8 @@ class Registry:
         """Apply a reload of one model; returns the same object if nothing changed."""
         problems = self.problems_of(name)
         untried = {str(version) for version in reload.untried}
-        kept = [problem for problem in problems if problem.metadata.get("version") in untried]
-        new = [*kept, *reload.failures, *reload.remarks]
+        kept_problems = [problem for problem in problems if problem.metadata.get("version") in untried]
+        new = [*kept_problems, *reload.failures, *reload.remarks]
         if reload.served == self.models.get(name) and [p.message for p in new] == [p.message for p in problems]:
             return self
         others = {other: served for other, served in self.models.items() if other != name}

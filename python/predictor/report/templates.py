@@ -33,12 +33,12 @@ class PageFigure:
     Attributes:
         name: id of its element.
         height: height in pixels.
-        drawn: data and layout as JSON for an inline script.
+        content: data and layout as JSON for an inline script.
     """
 
     name: str
     height: int
-    drawn: str
+    content: str
 
 
 @final
@@ -62,7 +62,9 @@ class PageFigures:
             if isinstance(across, list) and across and all(isinstance(text, str) for text in across):
                 trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
         height = int(content["layout"]["height"])
-        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_convert_to_float32(content)))
+        return PageFigure(
+            name=f"chart-{self._count}", height=height, content=_escape_json(_convert_to_float32(content))
+        )
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""
@@ -195,7 +197,7 @@ class PageBuilder:
         return (
             f'<div id="{added.name}" class="plotly-graph-div" role="img" aria-label="{escape(label)}" '
             f'style="height: {added.height}px"></div>'
-            f'<script type="application/json" id="{added.name}-figure">{added.drawn}</script>'
+            f'<script type="application/json" id="{added.name}-figure">{added.content}</script>'
         )
 
     def render(self, parts: Mapping[str, object]) -> str:

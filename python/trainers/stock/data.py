@@ -13,7 +13,7 @@ from torch import Tensor
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.bars.suspects import select_usable_bars
-from predictor.covariates import CovariateSource, check_sent
+from predictor.covariates import CovariateSource, check_covariates
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import Pipeline
@@ -131,7 +131,7 @@ class History:
         self.labels: FloatArray = self.compute_by_symbol(pipeline.target.labels) if labels is None else labels
         first, last = int(bars.sessions[0]), int(bars.sessions[-1])
         values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
-        check_sent(pipeline.covariates, values)
+        check_covariates(pipeline.covariates, values)
         observed = None
         if cache is not None:
             compute = partial(pipeline.observed_blocks, bars, values)
