@@ -23,6 +23,7 @@ from predictor.cli.output import make_contributions_table, make_forecast_table
 from predictor.client import QuantraClient
 from predictor.dates import to_optional_date_number
 from predictor.embed import open_embedded_server
+from predictor.errors import BarsError
 from predictor.forecast import Forecast, convert_to_simple_return
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
@@ -116,6 +117,11 @@ def test_the_numbers_for_programs_stay_log_returns() -> None:
 
     assert shown.table()[4].value == np.log(495.04 / 430.47)
     assert shown.to_numpy() is shown.values
+
+
+def test_a_chart_of_a_symbol_without_bars_is_refused_by_its_name() -> None:
+    with pytest.raises(BarsError, match="no bars of NONE"):
+        draw_forecast(recent_bars("AAPL"), forecast(), "NONE")
 
 
 def own_chart(shown: Forecast) -> Figure:

@@ -77,11 +77,11 @@ def make_fan_chart(
     Raises:
         BarsError: the panel does not have the symbol.
     """
+    symbol_bars = bars.select([symbol])
     s = forecast.symbols.index(symbol)
     if forecast.prices is None or not forecast.target_sessions:
         return None
     fans = (_make_past_fan(shown_forecast, symbol) for shown_forecast in past)
-    symbol_bars = bars.select([symbol])
     present = symbol_bars.present[0]
     return charts.FanChart(
         candles=charts.Candles(
