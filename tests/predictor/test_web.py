@@ -7,13 +7,16 @@ import random
 import shutil
 import socket
 import ssl
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast, final
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
+import grpc
 import numpy as np
 import plotly.graph_objects as go
 import pytest
@@ -26,6 +29,8 @@ from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
+from predictor.client import ClientCredentials
 from predictor.errors import ConfigurationError, MalformedRequestError, NoLedgerError, QueueFullError
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
@@ -33,7 +38,9 @@ from predictor.ledger import Ledger
 from predictor.server import ServerLimits, ServerSettings, parse_listening
 from predictor.server.issued_certificates import IssuedCertificates, issue
 from predictor.server.tokens import TokenGuard
-from predictor.web.api import Api
+from predictor.web import main
+from predictor.web.api import SMALL, Api, BodyReader, ServiceCalls
+from predictor.web.remote_server import ForwardedCalls, RemoteServer
 from predictor.web.responses import parse_message
 from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets
@@ -350,9 +357,98 @@ def test_simulations_of_paths_are_limited_like_streams(limits: ServerLimits) -> 
     asyncio.run(admit_two())
 
 
+class ClockedLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock that a test advances."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_the_time_in_which_a_body_waits_for_others_is_not_its_callers() -> None:
+    body = bytes(SMALL + 1)
+
+    async def send(begun: asyncio.Event) -> dict[str, object]:
+        begun.set()
+        return {"type": "http.request", "body": body}
+
+    async def read_two(loop: ClockedLoop) -> bytes:
+        reader = BodyReader(ServerLimits(arriving=1, request_s=10.0), 1 << 20)
+        async with reader._slots:
+            begun = asyncio.Event()
+            waiting = asyncio.create_task(
+                reader.read(Request({"type": "http", "headers": []}, lambda: send(begun)), bytes)
+            )
+            await begun.wait()
+            loop.ahead_s += 11.0
+            await asyncio.wait({waiting}, timeout=0)
+            await asyncio.wait({waiting}, timeout=0)
+        return await waiting
+
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
+        assert runner.run(read_two(cast("ClockedLoop", runner.get_loop()))) == body
+
+
+@final
+class NoPaths:
+    """A call of simulated paths that ends with no message."""
+
+    def __init__(self) -> None:
+        self.completion = Future[None]()
+
+    def open(self, *_: object) -> Self:
+        return self
+
+    def send(self, _: bytes) -> None:
+        self.completion.set_result(None)
+
+    def end_requests(self) -> None:
+        pass
+
+
+def test_paths_without_a_message_are_an_error_of_their_call() -> None:
+    calls = ServiceCalls(cast("Any", NoPaths()))
+    with pytest.raises(IndexError):
+        calls.call("SimulatePaths", b"", CallContext()).result(10)
+
+
+def test_paths_of_another_server_without_a_message_are_an_error_of_their_call() -> None:
+    def respond(_body: bytes, _context: grpc.ServicerContext) -> Iterator[bytes]:
+        return iter(())
+
+    handler: Any = grpc.unary_stream_rpc_method_handler(respond)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("quantra.v1.PredictionService", {"SimulatePaths": handler})]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    calls = ForwardedCalls(RemoteServer(address=f"127.0.0.1:{port}", credentials=ClientCredentials()))
+    try:
+        with pytest.raises(IndexError):
+            calls.call("SimulatePaths", b"", CallContext()).result(10)
+    finally:
+        calls.close()
+        server.stop(None).wait()
+
+
+def test_a_server_that_cannot_serve_is_never_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_small_artifact(tmp_path / "mine" / "1")
+    with socket.socket(type=socket.SOCK_DGRAM) as datagrams:  # uvicorn refuses it
+        datagrams.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(main, "bind", Mock(return_value=[datagrams]))
+        with pytest.raises(ValueError, match="Stream Socket"):
+            asyncio.run(main._serve(WebSettings(server=ServerSettings(models=tmp_path)), None))
+    assert not capsys.readouterr().out
+
+
 def test_unknown_routes_and_methods_are_errors_in_json(web: Web) -> None:
     assert web.ask("/v2/forecast")[0] == 404
-    assert web.ask("/v1/forecast")[0] == 405
+    status, _, headers = web.ask("/v1/forecast")
+    assert (status, headers["allow"]) == (405, "POST")
 
 
 # --- widgets of OpenBB Workspace

@@ -73,17 +73,21 @@ class BodyReader:
         announced = request.headers.get("content-length", "")[:_DIGITS]
         if announced.isdecimal() and int(announced) > self._max_bytes:
             raise UnreadBodyError(self._make_excess_error(announced))
-        has_slot = False
+        has_slot, loop = False, asyncio.get_running_loop()
+        end_s = loop.time() + self._request_s
         parts, size = list[bytes](), 0
         try:
-            async with asyncio.timeout(self._request_s):
+            async with asyncio.timeout_at(end_s) as timeout:
                 async for part in request.stream():
                     size += len(part)
                     if size > self._max_bytes:
                         raise UnreadBodyError(self._make_excess_error(f"more than {self._max_bytes}"))
                     if size > SMALL and not has_slot:
+                        full_s = loop.time()
+                        timeout.reschedule(None)  # the caller cannot send faster now
                         await self._slots.acquire()
                         has_slot = True
+                        timeout.reschedule(end_s + loop.time() - full_s)
                     parts.append(part)
             if not has_slot:
                 return parse(b"".join(parts))
@@ -358,10 +362,9 @@ def _simulate(calls: "PredictionCalls", body: bytes, context: CallContext) -> "F
             return
         try:
             future.result()
-        except QuantraError as error:
+            answer.set_result(join_paths(messages))
+        except Exception as error:  # noqa: BLE001 - callback's boundary: the caller gets the error
             answer.set_exception(error)
-            return
-        answer.set_result(join_paths(messages))
 
     call.completion.add_done_callback(finish)
     call.send(body)

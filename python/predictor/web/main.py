@@ -9,7 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from socket import socket
@@ -152,7 +152,9 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
         certificates = rotation.certificates
         tls = None if certificates is None else make_current_context(certificates)
         server = _create_server(app, tls, limits.drain_s)
-        tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
+        serving = asyncio.create_task(server.serve(sockets))
+        serving.add_done_callback(lambda _: shutdown.requested.set())  # if it fails, everything else ends
+        tasks = [asyncio.create_task(rotation.follow())]
         backend: _Backend | None = None
         page: LoadedPage | None = None
         try:
@@ -168,14 +170,15 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
             _announce(settings, sockets, None if page is None else _add_page(app, page))
             await shutdown.requested.wait()
         finally:
-            server.should_exit = True
-            await tasks[0]
-            for task in tasks[1:]:
-                task.cancel()
-            if page is not None:
-                await asyncio.to_thread(page.close)
-            if backend is not None:
-                backend.close()
+            async with AsyncExitStack() as cleanup:
+                if backend is not None:
+                    cleanup.callback(backend.close)
+                if page is not None:
+                    cleanup.push_async_callback(asyncio.to_thread, page.close)
+                for task in tasks:
+                    cleanup.callback(task.cancel)
+                server.should_exit = True
+                await serving
     return False
 
 
@@ -283,7 +286,10 @@ def create_app(settings: WebSettings, api: Api) -> Starlette:
 async def _respond_unknown(request: Request, error: Exception) -> Response:
     code = error.status_code if isinstance(error, HTTPException) else 404
     problem = MalformedRequestError(f"no {request.method} of {request.url.path[:80]!r}; see /openapi.json")
-    return respond(errors.encode(problem), code=code)
+    response = respond(errors.encode(problem), code=code)
+    if isinstance(error, HTTPException) and error.headers:
+        response.headers.update(error.headers)
+    return response
 
 
 def _create_server(app: Starlette, tls: ssl.SSLContext | None, drain_s: float) -> "Server":

@@ -83,9 +83,11 @@ class ForwardedCalls:
 
     def _collect(self, parts: Any, answer: Future[bytes], timeout_s: float) -> None:
         try:
-            result: bytes | QuantraError = join_paths(list(parts))
+            result: bytes | Exception = join_paths(list(parts))
         except grpc.RpcError as failure:
             result = self._make_remote_error(failure, timeout_s)
+        except Exception as error:  # noqa: BLE001 - thread's boundary: the caller gets the error
+            result = error
         if answer.set_running_or_notify_cancel():
             answer.set_result(result) if isinstance(result, bytes) else answer.set_exception(result)
 
