@@ -141,7 +141,7 @@ def test_refusing_many_symbols_looks_at_each_once(
 
 def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A different symbol and date in each row would make a panel of rows squared."""
-    monkeypatch.setattr(tables, "ALWAYS_TAKEN", 1000)
+    monkeypatch.setattr(tables, "MAX_UNCHECKED_CELLS", 1000)
     rows = [f"S{k},{day},1,1,1,1,1" for k, day in enumerate(DAYS.tolist())]
     path = tmp_path / "bars.csv"
     path.write_text("\n".join(["symbol,date,open,high,low,close,volume", *rows]))
@@ -150,7 +150,7 @@ def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pyt
     )
     with pytest.raises(BarsError, match=message):
         BarPanel.read(path)
-    monkeypatch.setattr(tables, "ALWAYS_TAKEN", 40_000)
+    monkeypatch.setattr(tables, "MAX_UNCHECKED_CELLS", 40_000)
     assert BarPanel.read(path).close.shape == (200, 200)
 
 

@@ -139,12 +139,14 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
     """
     with np.errstate(all="ignore"):
         adjusted = _adjust(bars)
-        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money != np.inf)  # NaN: unknown
-    if sound.all():
+        is_usable = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money != np.inf)  # NaN: unknown
+    if is_usable.all():
         return adjusted, {}
-    sound |= np.isnan(bars.close)
-    rows = np.flatnonzero(~sound.all(axis=1))
-    faults = {int(row): _make_adjustment_error(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
+    is_usable |= np.isnan(bars.close)
+    rows = np.flatnonzero(~is_usable.all(axis=1))
+    faults = {
+        int(row): _make_adjustment_error(bars, adjusted, int(row), int(np.argmin(is_usable[row]))) for row in rows
+    }
     return (_empty_rows(adjusted, rows) if faults else adjusted), faults
 
 
@@ -251,10 +253,10 @@ def check_dividends(bars: RawBars) -> None:
     paid = bars.cash_dividend
     if paid is None:
         return
-    sound = (paid >= 0) & np.isfinite(paid)
+    is_usable = (paid >= 0) & np.isfinite(paid)
     rule = "a dividend must be finite and not negative; 0 or empty for none"
-    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, sound, rule)
+    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, is_usable, rule)
     with np.errstate(all="ignore"):  # the adjustment reports overflows
-        kept = compute_price_shares(bars, compute_later_shares(bars))
+        price_shares = compute_price_shares(bars, compute_later_shares(bars))
     rule = "a dividend must be less than the close before it"
-    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, kept > 0, rule)
+    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, price_shares > 0, rule)

@@ -69,12 +69,12 @@ def to_strings(column: "pl.Series", source: str) -> "pl.Series":
     return column.cast(pl.String).str.strip_chars()
 
 
-def find_text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
+def find_text_columns(frame: "pl.DataFrame", columns_read: Sequence[str]) -> "dict[str, pl.Series]":
     """Find text columns that could identify the rows.
 
     Args:
         frame: a table with normalised names.
-        read: names of columns with a known meaning, which are skipped.
+        columns_read: names of columns with a known meaning, which are skipped.
 
     Returns:
         The values by name of each column that has text in every row and no numbers.
@@ -83,7 +83,9 @@ def find_text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, 
 
     columns: dict[str, pl.Series] = {}
     for column in frame:
-        if column.name in read or not (column.dtype == pl.String or isinstance(column.dtype, pl.Categorical | pl.Enum)):
+        if column.name in columns_read or not (
+            column.dtype == pl.String or isinstance(column.dtype, pl.Categorical | pl.Enum)
+        ):
             continue
         texts = column.cast(pl.String).str.strip_chars().fill_null("")
         if not ((texts == "") | texts.cast(pl.Float64, strict=False).is_not_null()).any():

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     import polars as pl
 
 READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
-NUMBERED: Final = r"^([0-9]{1,2})([./-])([0-9]{1,2})[./-]([0-9]{4}|[0-9]{2})(?:[T ].*)?$"
+NUMERIC_DATE: Final = r"^([0-9]{1,2})([./-])([0-9]{1,2})[./-]([0-9]{4}|[0-9]{2})(?:[T ].*)?$"
 YEAR_FIRST: Final = r"^([0-9]{4})[./]([0-9]{1,2})[./]([0-9]{1,2})(?:[T ].*)?$"
-NAMED: Final = r"^(?:[0-9]{1,2}[- ][A-Za-z]{3,9}[- ,]|[A-Za-z]{3,9} [0-9]{1,2},? )"
+MONTH_NAME_DATE: Final = r"^(?:[0-9]{1,2}[- ][A-Za-z]{3,9}[- ,]|[A-Za-z]{3,9} [0-9]{1,2},? )"
 MONTHS: Final = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%B-%Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y")
-OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*?(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
-MOMENT: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})"
-EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
+UTC_OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*?(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+TIMESTAMP: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})"
+EPOCH_NUMBER: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
 """Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
 UTC_NAMES: Final = ("Z", "z", "UTC", "GMT", "+00:00", "+0000", "+00")
 YMD_GROUPS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
-"""The groups of `NUMBERED` with year, month and day."""
+"""The groups of `NUMERIC_DATE` with year, month and day."""
 DATE_CHARACTERS: Final = 10
 SATURDAY: Final = 6
 MAX_YEAR_DIGITS: Final = 4
 FORENOON_HOURS: Final = 10
 """A UTC time before this hour may belong to the previous day elsewhere, a later one to the next day."""
 CENTURY: Final = 100
-PIVOT: Final = 69
+CENTURY_PIVOT: Final = 69
 """The first two-digit year of the twentieth century, as in POSIX."""
 
 
@@ -106,17 +106,17 @@ def parse_dates(column: "pl.Series", source: str, form: DateForm) -> SessionColu
     return _parse_texts(text.str.strip_chars(), source, form)
 
 
-def check_parsed(cells: "pl.Series", read: "pl.Series", source: str, problem: str) -> None:
+def check_parsed(cells: "pl.Series", parsed: "pl.Series", source: str, problem: str) -> None:
     """Raise BarsError for the first cell that is not empty and could not be parsed."""
-    unread = find_unread_rows(cells, read)
+    unread = find_unread_rows(cells, parsed)
     if unread:
         row = unread[0]
         raise BarsError(f"{source}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
 
 
-def find_unread_rows(cells: "pl.Series", read: "pl.Series") -> list[int]:
+def find_unread_rows(cells: "pl.Series", parsed: "pl.Series") -> list[int]:
     """The rows whose cell is not empty and could not be parsed."""
-    return np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy()).tolist()
+    return np.flatnonzero((cells.is_not_null() & parsed.is_null()).to_numpy()).tolist()
 
 
 def _convert_to_sessions(dates: "pl.Series", remark: str = "") -> SessionColumn:
@@ -132,18 +132,18 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
 
     filled = text.filter(text.fill_null("") != "")
     first = filled[0] if len(filled) else ""
-    if re.match(EPOCH, first):
+    if re.match(EPOCH_NUMBER, first):
         counts = text.cast(pl.Int64, strict=False)
         _require_all_parsed(text, counts, source)
-        a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
-        return _choose_days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
-    if re.match(NUMBERED, first):
+        units_per_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
+        return _choose_days_of_utc((counts // units_per_second * 1_000_000).cast(pl.Datetime("us")), source, form)
+    if re.match(NUMERIC_DATE, first):
         order = form.order or _infer_order(text, source, form)
-        dates = _build_dates(text, NUMBERED, YMD_GROUPS[order])
+        dates = _build_dates(text, NUMERIC_DATE, YMD_GROUPS[order])
         if form.order is not None and dates.filter(text == first)[0] is None:
             raise BarsError(f"{source}: the first date, {first!r}, does not exist in the order {order}; choose another")
         return _convert_to_sessions(_require_all_parsed(text, dates, source))
-    if re.match(NAMED, first):
+    if re.match(MONTH_NAME_DATE, first):
         parsed = pl.coalesce(pl.col("text").str.to_date(month, strict=False) for month in MONTHS)
         dated = text.to_frame("text").select(date=parsed)
         date = pl.col("date").dt
@@ -158,7 +158,7 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
     check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
     if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
         return _convert_to_sessions(dates)
-    offset = text.str.extract(OFFSET, 1)
+    offset = text.str.extract(UTC_OFFSET, 1)
     if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
         return _convert_to_sessions(dates)
     return _choose_days_of_utc(_parse_utc(text, offset, source), source, form)
@@ -183,7 +183,7 @@ def _add_century(years: "pl.Expr") -> "pl.Expr":
     """Complete years of two digits."""
     import polars as pl
 
-    return years + pl.when(years >= CENTURY).then(0).when(years < PIVOT).then(2000).otherwise(1900)
+    return years + pl.when(years >= CENTURY).then(0).when(years < CENTURY_PIVOT).then(2000).otherwise(1900)
 
 
 def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
@@ -194,10 +194,10 @@ def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     """
     import polars as pl
 
-    dates = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
-    first, second = (dates.str.extract(NUMBERED, group).cast(pl.Int32) for group in (1, 3))
+    dates = text.filter(text.str.contains(NUMERIC_DATE).fill_null(value=False))
+    first, second = (dates.str.extract(NUMERIC_DATE, group).cast(pl.Int32) for group in (1, 3))
     day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
-    if (dates.str.extract(NUMBERED, 4).str.len_bytes() < MAX_YEAR_DIGITS).any():
+    if (dates.str.extract(NUMERIC_DATE, 4).str.len_bytes() < MAX_YEAR_DIGITS).any():
         raise BarsError(
             f"{source}: dates such as {dates[0]!r} have two-digit years; "
             f"{_describe_choices(dates[0], tuple(DateOrder), form)}"
@@ -206,7 +206,7 @@ def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
         raise BarsError(
             f"{source}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as 2013-12-31"
         )
-    if len(day_first) or dates.str.extract(NUMBERED, 2)[0] == ".":  # dates with points always have the day first
+    if len(day_first) or dates.str.extract(NUMERIC_DATE, 2)[0] == ".":  # dates with points always have the day first
         return DateOrder.DAY_FIRST
     if len(month_first):
         return DateOrder.MONTH_FIRST
@@ -224,7 +224,7 @@ def _describe_choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) 
         return "write all dates as 2013-12-31"
     choices: list[str] = []
     for order in orders:
-        date = _build_dates(pl.Series([text]), NUMBERED, YMD_GROUPS[order])[0]
+        date = _build_dates(pl.Series([text]), NUMERIC_DATE, YMD_GROUPS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
     return f"choose {' or '.join(choices)}{suggest_python_option('date_order')}"
@@ -234,7 +234,7 @@ def _parse_utc(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Serie
     """Parse timestamps with an offset and convert them to UTC."""
     import polars as pl
 
-    written = text.str.extract(MOMENT, 1) + " " + text.str.extract(MOMENT, 2)
+    written = text.str.extract(TIMESTAMP, 1) + " " + text.str.extract(TIMESTAMP, 2)
     moment = written.str.to_datetime("%Y-%m-%d %H:%M", time_unit="us", strict=False)
     check_parsed(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
@@ -253,25 +253,25 @@ def _choose_days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> Se
         return _convert_to_sessions(
             moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_check_zone(form.zone)).dt.date()
         )
-    written = moments.dt.date()
+    own_days = moments.dt.date()
     if bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all()):
-        return _convert_to_sessions(written)
-    early = bool((moments.dt.hour() < FORENOON_HOURS).all())
-    adjacent = written.dt.offset_by("-1d" if early else "1d")
-    fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, adjacent)]
-    where = "before" if early else "after"
+        return _convert_to_sessions(own_days)
+    is_forenoon = bool((moments.dt.hour() < FORENOON_HOURS).all())
+    adjacent = own_days.dt.offset_by("-1d" if is_forenoon else "1d")
+    fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (own_days, adjacent)]
+    side = "before" if is_forenoon else "after"
     if fit == [False, True]:
         return _convert_to_sessions(
-            adjacent, f"UTC timestamps count for the day {where}, since their own dates include weekends"
+            adjacent, f"UTC timestamps count for the day {side}, since their own dates include weekends"
         )
     if fit == [True, False]:
-        return _convert_to_sessions(written)
+        return _convert_to_sessions(own_days)
     advice = "write the exchange's local dates"
     if form.has_options:
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
         advice = f"set the exchange's time zone, {zones}{suggest_python_option('time_zone')}"
     raise BarsError(
-        f"{source}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
+        f"{source}: the UTC timestamp {moments[0]} may be of the session {own_days[0]} or {adjacent[0]}; {advice}"
     )
 
 

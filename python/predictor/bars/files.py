@@ -295,10 +295,10 @@ def _read_csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequ
     except pl.exceptions.NoDataError:
         raise BarsError(f"{path.name} has no rows") from None
     except pl.exceptions.PolarsError as error:
-        shown = {"\t": "a tab"}.get(delimiter, f"'{delimiter}'")
+        sign_name = {"\t": "a tab"}.get(delimiter, f"'{delimiter}'")
         raise BarsError(
             f"{path.name} cannot be read: {describe_problem(error)}; its columns must be separated by one sign, here "
-            f"{shown}, and its encoding must be UTF-8"
+            f"{sign_name}, and its encoding must be UTF-8"
         ) from error
     # Excel writes empty rows for cells that were only visited
     if frame.is_empty() or any(cell is not None for cell in frame.row(-1)):

@@ -109,10 +109,10 @@ def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, sourc
 def _check_columns(tables: Mapping[str, BarTable]) -> None:
     first, *others = (f"{name} ({table.layout})" for name, table in tables.items())
     columns = [", ".join(table.columns) for table in tables.values()]
-    for name, own in zip(others, columns[1:], strict=True):
-        if own != columns[0]:
+    for name, file_columns in zip(others, columns[1:], strict=True):
+        if file_columns != columns[0]:
             raise BarsError(
-                f"{first} has the columns {columns[0]}, but {name} has {own}; give all files the same columns"
+                f"{first} has the columns {columns[0]}, but {name} has {file_columns}; give all files the same columns"
             )
 
 
@@ -218,11 +218,11 @@ def read_blocks(
 
     try:
         frame, column = _scan(str(source), name)
-        every = frame.select(pl.col(column).unique()).collect()[column].sort()
-        if every.null_count():
+        values = frame.select(pl.col(column).unique()).collect()[column].sort()
+        if values.null_count():
             raise BarsError(f"{name} has rows with an empty {column}; fill or remove them")
-        for first in range(0, len(every), SYMBOLS_AT_ONCE):
-            read(every[first : first + SYMBOLS_AT_ONCE])
+        for first in range(0, len(values), SYMBOLS_AT_ONCE):
+            read(values[first : first + SYMBOLS_AT_ONCE])
     except _FirstSymbolsError:
         pass
     except (pl.exceptions.PolarsError, OSError) as error:

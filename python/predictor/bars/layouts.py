@@ -271,14 +271,14 @@ def identify_layout(columns: Sequence[str], source: str) -> Layout:
         BarsError: the columns match several layouts.
     """
     have = frozenset(columns)
-    marked = [layout for layout in LAYOUTS if layout.required_columns <= have and not layout.excluded_columns & have]
-    if len(marked) > 1:
-        names = [layout.name for layout in marked]
+    matching = [layout for layout in LAYOUTS if layout.required_columns <= have and not layout.excluded_columns & have]
+    if len(matching) > 1:
+        names = [layout.name for layout in matching]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
         raise BarsError(
             f"{source} has the columns of {format_names(names)}; choose {choices}{suggest_python_option('layout')}"
         )
-    return marked[0] if marked else PLAIN_LAYOUT
+    return matching[0] if matching else PLAIN_LAYOUT
 
 
 def identify_headerless_layout(cells: Sequence[str]) -> Layout | None:

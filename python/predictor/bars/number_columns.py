@@ -84,9 +84,9 @@ def parse_number_columns(
     sign = decimal.character if decimal else _find_decimal_sign(scaled, source)
     parsed: dict[str, FloatArray] = {}
     for cells, column in zip(cleaned, scaled, strict=True):
-        read = _cast(_rewrite_with_points(column, sign))
-        check_parsed(cells, read, source, NO_NUMBER)  # the message shows the original cell
-        parsed[cells.name] = _fill(read)
+        numbers = _cast(_rewrite_with_points(column, sign))
+        check_parsed(cells, numbers, source, NO_NUMBER)  # the message shows the original cell
+        parsed[cells.name] = _fill(numbers)
     is_rounded = any(column.dtype == pl.String and column.str.contains(SCALED).any() for column in cleaned)
     return NumberColumns(columns=parsed, is_rounded=is_rounded)
 
@@ -176,8 +176,8 @@ def _rewrite_with_points(column: "pl.Series", sign: str) -> "pl.Series":
     other = "." if sign == "," else ","
     thousands = rf"^[+-]?[0-9]{{1,3}}(?:\{other}[0-9]{{3}})+(?:\{sign}[0-9]+)?(?:[eE][0-9]+)?$"
     grouped = column.str.contains(thousands).fill_null(value=False)
-    without = column.set(~grouped & column.str.contains(other, literal=True).fill_null(value=False), None)
-    return without.str.replace_all(other, "", literal=True).str.replace(sign, ".", literal=True)
+    ungrouped = column.set(~grouped & column.str.contains(other, literal=True).fill_null(value=False), None)
+    return ungrouped.str.replace_all(other, "", literal=True).str.replace(sign, ".", literal=True)
 
 
 def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:

@@ -78,9 +78,9 @@ class BarPanel:
         prices = {name: values for name, values in columns.items() if name not in EVENT_FIELDS}
         checks.check_bars(self.symbols, self.sessions, prices)
         if self.split_ratio is not None:
-            sound = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
+            is_valid = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
             rule = "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none"
-            checks.check_events(self.symbols, self.sessions, "split_ratio", self.split_ratio, sound, rule)
+            checks.check_events(self.symbols, self.sessions, "split_ratio", self.split_ratio, is_valid, rule)
         adjustment.check_dividends(self)
 
     @classmethod
@@ -195,9 +195,9 @@ class BarPanel:
             errors = _find_errors(cls._of_past, table)
             if not errors or 2 * len(errors) > len(table.symbols):
                 raise
-        sound = table.select([row for row, symbol in enumerate(table.symbols) if symbol not in errors])
+        usable_table = table.select([row for row, symbol in enumerate(table.symbols) if symbol not in errors])
         warnings = (*table.warnings, *(f"{error.message}; {symbol} is left out" for symbol, error in errors.items()))
-        return cls._of_past(sound, calendar=calendar, currency=currency), warnings
+        return cls._of_past(usable_table, calendar=calendar, currency=currency), warnings
 
     @classmethod
     def of_possible_bars(
@@ -388,9 +388,9 @@ class BarPanel:
         if later.sessions[0] <= self.sessions[-1]:
             raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
         both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
-        joined = self._with_columns(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
-        adjustment.check_dividends(joined)
-        return joined
+        panel = self._with_columns(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
+        adjustment.check_dividends(panel)
+        return panel
 
     def without_bars(self, session: int) -> Self:
         """A panel of the same symbols and columns without bars on one session (yyyymmdd)."""
@@ -412,8 +412,8 @@ class BarPanel:
 
     def without_sessions(self, sessions: Sequence[int]) -> Self:
         """The panel without these sessions, yyyymmdd; the panel itself if nothing is removed."""
-        kept = ~np.isin(self.sessions, sessions)
-        return self if kept.all() else self._select(slice(None), kept, self.symbols)
+        is_kept = ~np.isin(self.sessions, sessions)
+        return self if is_kept.all() else self._select(slice(None), is_kept, self.symbols)
 
     def without_cells(self, cells: BoolArray) -> Self:
         """The panel without the bars in these cells, [S, T]; the panel itself if there are none."""
@@ -430,10 +430,10 @@ class BarPanel:
 
     def _select(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again; a period of mapped columns stays mapped."""
-        cut = {name: getattr(self, name)[rows, columns] for name in self.columns}
-        if not isinstance(cut["close"], np.memmap):
-            cut = {name: np.ascontiguousarray(values) for name, values in cut.items()}
-        return self._with_columns(symbols, self.sessions[columns], cut)
+        arrays = {name: getattr(self, name)[rows, columns] for name in self.columns}
+        if not isinstance(arrays["close"], np.memmap):
+            arrays = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+        return self._with_columns(symbols, self.sessions[columns], arrays)
 
     def with_columns(self, columns: Mapping[str, FloatArray]) -> Self:
         """The panel with its columns in other memory, such as a mapped file; their values must be the same."""
@@ -462,8 +462,8 @@ class BarPanel:
 
     def adjusted_blocks(self) -> Iterator[tuple[slice, AdjustedBars]]:
         """The adjusted bars of a few symbols at a time, each with their rows: those of all would take more memory."""
-        for rows, few in self.blocks(SYMBOLS_AT_ONCE):
-            yield rows, few.adjusted()
+        for rows, block in self.blocks(SYMBOLS_AT_ONCE):
+            yield rows, block.adjusted()
 
     def blocks(self, most: int) -> Iterator[tuple[slice, Self]]:
         """Panels of at most `most` symbols, each with their rows; the panel itself if it has no more."""
@@ -483,7 +483,7 @@ class BarPanel:
 
         They are only reported: the bars stay unchanged. Those of the explained symbols and sessions are left out.
         """
-        return PriceJumps.join([find_jumps(few, explained) for _, few in self.blocks(JUDGED_AT_ONCE)])
+        return PriceJumps.join([find_jumps(block, explained) for _, block in self.blocks(JUDGED_AT_ONCE)])
 
     def unexplained_jumps(self) -> PriceJumps:
         """Find price jumps of the last session that remain after the adjustment."""

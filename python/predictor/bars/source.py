@@ -143,8 +143,8 @@ class DatabaseAddress:
         scheme = match["scheme"].lower() if match else ""
         scheme = _ALIASES.get(scheme, scheme)
         if match is None or match["rest"] is None or scheme not in SCHEMES:
-            known = ", ".join(f"{name}://" for name in SCHEMES)
-            raise ConfigurationError(f"{origin} must hold a database's URI, beginning with one of {known}")
+            schemes = ", ".join(f"{name}://" for name in SCHEMES)
+            raise ConfigurationError(f"{origin} must hold a database's URI, beginning with one of {schemes}")
         uri = f"{scheme}:/{match['rest']}"
         if scheme == "sqlite":
             return cls(uri=uri, scheme=scheme, database=Path(match["rest"]).stem, passwords=frozenset())
@@ -156,8 +156,8 @@ class DatabaseAddress:
             )
         password = parts["password"] or ""
         settings = parts["settings"] or ""
-        written = [part.partition("=") for part in settings.split("&")]
-        encoded = [value for name, _, value in written if _SECRET.search(name)]
+        settings_pairs = [part.partition("=") for part in settings.split("&")]
+        encoded = [value for name, _, value in settings_pairs if _SECRET.search(name)]
         decoded = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
         passwords = frozenset(text for text in (password, unquote(password), *encoded, *decoded) if text)
         return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)

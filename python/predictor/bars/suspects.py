@@ -158,10 +158,10 @@ def _round(factor: float) -> str:
 def make_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     """The error for a symbol that is refused because of these bars."""
     first, *others = suspects
-    shown = "".join(f" {other}" for other in others[: MAX_NAMED - 1])
-    more = f" {format_count(len(others) - MAX_NAMED + 1, 'more such change')}." if len(others) >= MAX_NAMED else ""
+    listed = "".join(f" {other}" for other in others[: MAX_NAMED - 1])
+    rest = f" {format_count(len(others) - MAX_NAMED + 1, 'more such change')}." if len(others) >= MAX_NAMED else ""
     return BarSuspectError(
-        f"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
+        f"{first}{listed}{rest} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
         metadata={
             "symbol": first.symbol,
             "date": format_date(first.sessions[0]),
@@ -204,7 +204,7 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
 
     A symbol whose bars cannot be adjusted has no suspects; `BarPanel.adjusted` refuses it.
     """
-    return tuple(suspect for _, few in bars.blocks(JUDGED_AT_ONCE) for suspect in _find_suspects(few))
+    return tuple(suspect for _, block in bars.blocks(JUDGED_AT_ONCE) for suspect in _find_suspects(block))
 
 
 def _find_suspects(bars: BarPanel) -> list[SuspectBars]:
@@ -243,7 +243,7 @@ def find_untraded_cells(bars: BarPanel) -> BoolArray:
 
     Vendors repeat the last close before the open and on days without a trade.
     """
-    return np.concatenate([_find_untraded_cells(few) for _, few in bars.blocks(JUDGED_AT_ONCE)])
+    return np.concatenate([_find_untraded_cells(block) for _, block in bars.blocks(JUDGED_AT_ONCE)])
 
 
 def _find_untraded_cells(bars: BarPanel) -> BoolArray:
@@ -369,8 +369,8 @@ class _SuspectFinder:
             start = int(large[k])
             # the large return that takes back the one at `start`, unless the new level stays
             later = large[k + 1 :]
-            left = np.abs(self._log_closes[later + 1] - self._log_closes[start])
-            back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
+            distances = np.abs(self._log_closes[later + 1] - self._log_closes[start])
+            back = np.flatnonzero(distances < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
             end = int(later[back[0]]) if back.size else None
             if end is None:
                 yield self._make_level_suspect(start + 1, None)
@@ -386,8 +386,8 @@ class _SuspectFinder:
             last = len(self._sessions) - 1
             yield self._build_suspect(SuspectKind.LEVEL, last, "close", float(moves[-1]), (int(self._sessions[-1]),))
         for start in np.flatnonzero(self._gaps >= LONG_GAP):
-            least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
-            if least < abs(moves[start]) <= limit:
+            min_move = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
+            if min_move < abs(moves[start]) <= limit:
                 yield self._make_company_suspect(int(start) + 1)
 
     def _make_level_suspect(self, bar: int, back: int | None) -> SuspectBars:
@@ -418,12 +418,12 @@ class _SuspectFinder:
         for bar in np.flatnonzero(ranges - center > max(MAX_MOVE, DEVIATIONS * deviation)):
             # raw prices: an adjustment that lacks the error would move the correct ones
             near = math.log(self._raw["close"][bar - 1 if bar else 1])
-            above = math.log(self._raw["high"][bar]) - near
-            below = math.log(self._raw["low"][bar]) - near
+            high_move = math.log(self._raw["high"][bar]) - near
+            low_move = math.log(self._raw["low"][bar]) - near
             yield (
-                self._make_bar_suspect(int(bar), "high", above)
-                if above > -below
-                else self._make_bar_suspect(int(bar), "low", below)
+                self._make_bar_suspect(int(bar), "high", high_move)
+                if high_move > -low_move
+                else self._make_bar_suspect(int(bar), "low", low_move)
             )
 
     def _find_volumes(self) -> Iterator[SuspectBars]:

@@ -44,7 +44,7 @@ MIN_DATES: Final = 5
 """Dates that are needed to decide whether bars are daily."""
 MIN_GAP_DAYS: Final = 5
 """If all gaps between dates are at least so many days, bars are not daily."""
-ALWAYS_TAKEN: Final = 10_000_000
+MAX_UNCHECKED_CELLS: Final = 10_000_000
 """Largest product of symbols and dates that is accepted regardless of the number of bars."""
 MAX_CELLS_PER_ROW: Final = 100
 MAX_LISTED_COLUMNS: Final = 20
@@ -115,12 +115,12 @@ class BarTable:
     def select(self, rows: Sequence[int]) -> Self:
         """Select symbols by row, and the sessions on which one of them has a value."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        used = np.logical_or.reduce([~np.isnan(values).all(axis=0) for values in columns.values()])
+        is_used = np.logical_or.reduce([~np.isnan(values).all(axis=0) for values in columns.values()])
         return replace(
             self,
             symbols=tuple(self.symbols[row] for row in rows),
-            sessions=self.sessions[used],
-            columns={name: values[:, used] for name, values in columns.items()},
+            sessions=self.sessions[is_used],
+            columns={name: values[:, is_used] for name, values in columns.items()},
         )
 
 
@@ -153,16 +153,16 @@ class BarRows:
         owner: [rows] index of each row's symbol.
         days: int32 [rows], yyyymmdd.
         columns: float64 [rows] by field.
-        places: [rows] index of each row in the table, from 0.
+        row_numbers: [rows] index of each row in the table, from 0.
     """
 
     symbols: tuple[str, ...]
     owner: IndexArray
     days: NDArray[np.int32]
     columns: Mapping[str, FloatArray]
-    places: IndexArray
+    row_numbers: IndexArray
 
-    def of(self, rows: IndexArray | BoolArray) -> "BarRows":
+    def select(self, rows: IndexArray | BoolArray) -> "BarRows":
         """Select rows, in this order."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return BarRows(
@@ -170,7 +170,7 @@ class BarRows:
             owner=self.owner[rows],
             days=self.days[rows],
             columns=columns,
-            places=self.places[rows],
+            row_numbers=self.row_numbers[rows],
         )
 
 
@@ -187,26 +187,32 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.time_zone)
     days = parse_dates(frame["date"], source.name, form)
     symbols, owner = _index_symbols(frame, source)
-    places = np.arange(frame.height)
-    garbled: dict[str, UnreadCell] = {}
+    row_numbers = np.arange(frame.height)
+    unreadable: dict[str, UnreadCell] = {}
     try:
         numbers = _parse_numbers(frame, source, layout, cells)
     except BarsError:
         decimal = options.decimal or layout.decimal
         for cell in find_unread_cells(_list_number_columns(frame), source.name, decimal=decimal):
-            garbled.setdefault(symbols[owner[cell.row]], cell)
-        if not garbled or 2 * len(garbled) > len(symbols):
+            unreadable.setdefault(symbols[owner[cell.row]], cell)
+        if not unreadable or 2 * len(unreadable) > len(symbols):
             raise
         names = np.array(symbols, dtype=object)
-        kept = ~np.isin(names, [*garbled])
-        places = np.flatnonzero(kept[owner])
-        numbers = _parse_numbers(frame[places], source, layout, cells)
-        symbols, owner = tuple(names[kept]), (np.cumsum(kept) - 1)[owner]
+        is_kept = ~np.isin(names, [*unreadable])
+        row_numbers = np.flatnonzero(is_kept[owner])
+        numbers = _parse_numbers(frame[row_numbers], source, layout, cells)
+        symbols, owner = tuple(names[is_kept]), (np.cumsum(is_kept) - 1)[owner]
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
-    rows = BarRows(symbols=symbols, owner=owner[places], days=days.sessions[places], columns=columns, places=places)
+    rows = BarRows(
+        symbols=symbols,
+        owner=owner[row_numbers],
+        days=days.sessions[row_numbers],
+        columns=columns,
+        row_numbers=row_numbers,
+    )
     ordered, is_sorted = sort_rows(frame, rows, source)
     repeated = find_repeated_rows(frame, ordered, source)
-    rows = ordered.of(~repeated) if repeated.any() else ordered
+    rows = ordered.select(~repeated) if repeated.any() else ordered
     sessions, positions = np.unique(rows.days, return_inverse=True)
     check_daily(sessions, source.name)
     _check_size(len(symbols), sessions.size, frame.height, source)
@@ -226,7 +232,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
         prices=prices,
         remarks=tuple(_list_remarks(is_sorted=is_sorted, days=days, columns=columns)),
         warnings=(
-            *(f"{cell}; {symbol} is left out" for symbol, cell in garbled.items()),
+            *(f"{cell}; {symbol} is left out" for symbol, cell in unreadable.items()),
             *_list_warnings(numbers, ordered, repeated),
         ),
     )
@@ -295,7 +301,7 @@ def _index_symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[st
 def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
     """Raise BarsError if the panel would be a huge array with almost no bars."""
     cells = symbols * sessions
-    if cells > ALWAYS_TAKEN and cells > MAX_CELLS_PER_ROW * rows:
+    if cells > MAX_UNCHECKED_CELLS and cells > MAX_CELLS_PER_ROW * rows:
         raise BarsError(
             f"{source.name} has {rows} rows for {symbols} symbols on {sessions} dates, so that fewer than one in "
             f"{MAX_CELLS_PER_ROW} cells has a bar; put symbols with other dates into separate files"
@@ -353,7 +359,7 @@ def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> tupl
         _refuse_several(frame, rows, source)
     if source.is_ordered and (steps > 0).all():
         return rows, True
-    return rows.of(np.lexsort((rows.days, rows.owner))), not (steps < 0).any()
+    return rows.select(np.lexsort((rows.days, rows.owner))), not (steps < 0).any()
 
 
 def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> BoolArray:
@@ -380,7 +386,7 @@ def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource
 
 def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: TableSource) -> None:
     symbol, day = rows.symbols[rows.owner[at]], format_date(int(rows.days[at]))
-    first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
+    first, second = sorted((int(rows.row_numbers[at - 1]), int(rows.row_numbers[at])))
     times = [str(frame["date"][row]) for row in (first, second)]
     if times[0] != times[1]:
         raise BarsError(

@@ -170,8 +170,8 @@ def draw_selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(names),))
-    named, widths = select_largest(names, shares, top)
-    labels = list(map(escape_tags, named))
+    largest_names, widths = select_largest(names, shares, top)
+    labels = list(map(escape_tags, largest_names))
     figure = make_figure("", "share", "")
     bars = import_graph_objects().Bar(
         x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"

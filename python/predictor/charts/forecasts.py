@@ -126,10 +126,10 @@ class FanChart:
         for name in ("open", "high", "low", "close"):
             require_shape(name, getattr(candles, name), candles.dates.shape)
         require_shape("prices", self.prices, (len(self.target_dates), len(self.quantiles)))
-        drawn = candles.last(SESSIONS_SHOWN + 1)
-        first, last = (to_date(int(day)) for day in (drawn.dates[0], drawn.dates[-1]))
+        shown_candles = candles.last(SESSIONS_SHOWN + 1)
+        first, last = (to_date(int(day)) for day in (shown_candles.dates[0], shown_candles.dates[-1]))
         past = (fan.until(last) for fan in self.past if fan.start >= first)
-        object.__setattr__(self, "candles", drawn)
+        object.__setattr__(self, "candles", shown_candles)
         object.__setattr__(self, "past", tuple(fan for fan in past if fan.target_dates))
 
     @property
@@ -159,9 +159,9 @@ class FanChart:
     def targets_named(self) -> list[date]:
         """Target sessions to write below the forecast: the last, and others that are far enough from each other."""
         named = [self.target_dates[-1]]
-        least = _MIN_LABEL_DISTANCE * (named[0] - self.last_session).days
+        min_days = _MIN_LABEL_DISTANCE * (named[0] - self.last_session).days
         for day in reversed(self.target_dates):
-            if (named[-1] - day).days >= least:
+            if (named[-1] - day).days >= min_days:
                 named.append(day)
         return named
 
@@ -406,10 +406,10 @@ def draw_close_lines(
     figure = make_figure("Closes, first bar = 100", "session", "close, first bar = 100")
     days = format_dates(sessions)
     for row, symbol in enumerate(symbols):
-        known = np.flatnonzero(np.isfinite(close[row]))
-        if not known.size:
+        bars = np.flatnonzero(np.isfinite(close[row]))
+        if not bars.size:
             continue
-        scaled = 100 * close[row] / close[row, known[0]]
+        scaled = 100 * close[row] / close[row, bars[0]]
         line = {"color": choose_series_style(row)[0], "width": 1.8}
         figure.add_trace(scatter(x=days, y=scaled, name=escape_tags(symbol), mode="lines", line=line))
         positions = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))

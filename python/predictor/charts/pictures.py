@@ -165,16 +165,16 @@ def _draw_panel(part: "SubFigure", panel: Panel) -> None:
         grid = part.add_gridspec(1, 1, left=3 * _LEFT, right=_RIGHT, bottom=bottom, top=top)
         _draw_bars(part.add_subplot(grid[0]), panel)
         return
-    below = top - 0.35 / height
+    lower_edge = top - 0.35 / height
     if isinstance(panel, FanChart):
         ratios = (1 - FORECAST_SHARE, FORECAST_SHARE)
         grid = part.add_gridspec(
-            1, 2, width_ratios=ratios, wspace=0, left=_LEFT, right=_RIGHT, bottom=bottom, top=below
+            1, 2, width_ratios=ratios, wspace=0, left=_LEFT, right=_RIGHT, bottom=bottom, top=lower_edge
         )
-        left = part.add_subplot(grid[0])
-        _draw_fan(left, part.add_subplot(grid[1], sharey=left), panel)
+        fan_axes = part.add_subplot(grid[0])
+        _draw_fan(fan_axes, part.add_subplot(grid[1], sharey=fan_axes), panel)
     else:
-        axes = part.add_subplot(part.add_gridspec(1, 1, left=_LEFT, right=_RIGHT, bottom=bottom, top=below)[0])
+        axes = part.add_subplot(part.add_gridspec(1, 1, left=_LEFT, right=_RIGHT, bottom=bottom, top=lower_edge)[0])
         if isinstance(panel, PathsPanel):
             days = range(panel.paths.shape[1])
             shown = panel.paths[: panel.drawn]

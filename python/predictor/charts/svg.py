@@ -35,8 +35,8 @@ def draw_fan_svg(
     Returns:
         An `<svg>` element; empty without finite values.
     """
-    known = np.isfinite(values).all(axis=1)
-    days, lines = np.asarray(horizons, dtype=np.float64)[known], values[known]
+    is_finite = np.isfinite(values).all(axis=1)
+    days, lines = np.asarray(horizons, dtype=np.float64)[is_finite], values[is_finite]
     if start is not None and np.isfinite(start):
         days, lines = np.r_[0.0, days], np.vstack([np.full(len(quantiles), start), lines])
     if not days.size:
@@ -64,12 +64,12 @@ def draw_fan_svg(
     )
 
 
-def _place(values: FloatArray, least: float, most: float) -> FloatArray:
+def _place(values: FloatArray, low: float, high: float) -> FloatArray:
     """Scale values to an axis between two positions; to its middle if all are equal."""
     low, high = float(values.min()), float(values.max())
     if low == high:
-        return np.full(values.shape, (least + most) / 2)
-    return least + (values - low) / (high - low) * (most - least)
+        return np.full(values.shape, (low + high) / 2)
+    return low + (values - low) / (high - low) * (high - low)
 
 
 def _draw_band(x: FloatArray, low: FloatArray, high: FloatArray) -> str:

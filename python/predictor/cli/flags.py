@@ -141,8 +141,8 @@ def _find_group(hint: Any) -> _Group | None:
 
 def _list_settings(kind: Any) -> Iterator[_Setting]:
     """The settings of a class, then those that it inherits."""
-    hints, own = get_type_hints(kind, include_extras=True), kind.__annotations__
-    for field in sorted(fields(kind), key=lambda field: field.name not in own):
+    hints, annotations = get_type_hints(kind, include_extras=True), kind.__annotations__
+    for field in sorted(fields(kind), key=lambda field: field.name not in annotations):
         hint = hints[field.name]
         if get_origin(hint) is Annotated:
             yield _Setting(field=field, kind=hint, flag=_find_flag(hint))

@@ -163,8 +163,8 @@ def _describe_audit(audit: AuditRecord | None) -> Iterator[Fact]:
 def _select_best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
     """The rows of the model and the best baselines, in the card's order."""
     by_loss = sorted(scores.rows, key=lambda row: (not row.is_model, row.mean))
-    kept = by_loss[:_SHOWN_ROWS]
-    return tuple(row for row in scores.rows if row in kept)
+    best = by_loss[:_SHOWN_ROWS]
+    return tuple(row for row in scores.rows if row in best)
 
 
 def _describe_more(card: Card) -> str:
@@ -285,8 +285,8 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
         )
     if card.training is not None:
         training = card.training
-        where = (("device", training.device), ("precision", training.precision))
-        yield _make_fact_table("training", (*where, *list_best_epoch(card, training)))
+        hardware = (("device", training.device), ("precision", training.precision))
+        yield _make_fact_table("training", (*hardware, *list_best_epoch(card, training)))
     if card.tuning is not None:
         yield _make_fact_table("tuning", _list_tuning_facts(card.tuning))
     if card.scores is not None:
@@ -433,17 +433,21 @@ def export(
     with exit_on_interrupt():
         from predictor.export import export_onnx  # imports torch, which --help does not need
 
-    made = export_onnx(artifact, onnx)
+    result = export_onnx(artifact, onnx)
     if as_json:
-        write_json({**asdict(made), "file": str(made.file)})
+        write_json({**asdict(result), "file": str(result.file)})
         return
     console = Console(highlight=False)
-    difference = f"✓ its output differs from the model's by at most {made.difference:.1e}"
-    console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
+    difference = f"✓ its output differs from the model's by at most {result.difference:.1e}"
+    console.print(
+        f"Wrote {result.file}, {result.size} bytes, ONNX opset {result.opset}.",
+        soft_wrap=True,
+        markup=False,
+    )
     console.print(Text(difference, style="green"))
-    for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
+    for title, ports in (("inputs", result.inputs), ("outputs", result.outputs)):
         shapes = ((port.name, f"{port.dtype} {list(port.shape)}".replace("'", "")) for port in ports)
         console.print(_make_fact_table(title, shapes))
-    if made.absent:
-        console.print(f"The model has no {' and no '.join(made.absent)} features: the graph has no such inputs.")
-    console.print(_make_fact_table("metadata", ((key, made.metadata[key]) for key in _KEPT)))
+    if result.absent:
+        console.print(f"The model has no {' and no '.join(result.absent)} features: the graph has no such inputs.")
+    console.print(_make_fact_table("metadata", ((key, result.metadata[key]) for key in _KEPT)))

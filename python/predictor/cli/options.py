@@ -41,13 +41,13 @@ def _check_chart(path: Path | None) -> Path | None:
     return path
 
 
-def split_symbols(given: list[str] | None) -> list[str]:
+def split_symbols(texts: list[str] | None) -> list[str]:
     """The names of repeated flags and comma-separated lists.
 
     Raises:
         typer.BadParameter: a name is empty or repeated.
     """
-    names = [name.strip() for text in given or () for name in text.split(",")]
+    names = [name.strip() for text in texts or () for name in text.split(",")]
     if "" in names:
         raise typer.BadParameter("--symbol holds an empty name; write --symbol AAPL --symbol MSFT, or AAPL,MSFT")
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -62,13 +62,13 @@ def make_forecast_table(forecast: Forecast, symbol: str, currency: str) -> Rende
         table.add_column(name, justify="right", no_wrap=True)
     if len(forecast.quantiles) > 1:
         table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
-    shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
-    low, high = float(np.min(shown)), float(np.max(shown))
+    values = forecast.values[s] if forecast.prices is None else forecast.prices[s]
+    low, high = float(np.min(values)), float(np.max(values))
     for h, horizon in enumerate(forecast.horizons):
         session = format_session(forecast.target_sessions[h] if forecast.target_sessions else None)
         cells = [_format_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
         ranking = _format_ranking(forecast, s, h)
-        band = (_draw_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
+        band = (_draw_band(values[h].tolist(), low, high),) if len(cells) > 1 else ()
         table.add_row(str(horizon), session, *cells, *ranking, *band)
     parts = [forecast.symbols[s]]
     if forecast.as_of_session:
@@ -93,10 +93,10 @@ def make_contributions_table(attribution: Attribution, symbol: str) -> Renderabl
         f"{describe_baseline(attribution.baseline, is_additive=attribution.method != OCCLUSION)}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    least, most = _BAR_WIDTHS
+    min_width, max_width = _BAR_WIDTHS
     table.add_column("input", no_wrap=True)
-    table.add_column("lowers", justify="right", min_width=least, max_width=most)
-    table.add_column("raises", min_width=least, max_width=most)
+    table.add_column("lowers", justify="right", min_width=min_width, max_width=max_width)
+    table.add_column("raises", min_width=min_width, max_width=max_width)
     table.add_column(unit, justify="right")
     for row in top:
         lowers, raises = _draw_bars(row, reach)

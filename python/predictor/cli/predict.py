@@ -145,8 +145,8 @@ def select_bars_to_send(source: "Forecaster | QuantraClient", bars: BarPanel, sy
     """
     if not symbols:
         return bars
-    chosen = bars.select(symbols)
-    return bars if source.model().is_panel_model else chosen
+    selected = bars.select(symbols)
+    return bars if source.model().is_panel_model else selected
 
 
 Symbols = Annotated[
@@ -282,8 +282,8 @@ def _repeat_forecasts(
     days = [int(sessions[-1 - ago]) for ago in SESSIONS_AGO if ago < len(sessions)]
     then = replace(inputs, as_of=None, max_age=None)
     requests = [make_model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
-    past = [each for each in model.predict_many(requests) if isinstance(each, Forecast)]
-    shown = [_select(each, forecast.symbols, *point) for each in past]
+    past = [outcome for outcome in model.predict_many(requests) if isinstance(outcome, Forecast)]
+    shown = [_select(outcome, forecast.symbols, *point) for outcome in past]
     return select_past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
 
 
@@ -333,19 +333,19 @@ def _select(forecast: Forecast, symbols: Sequence[str], horizon: int | None, qua
     rows = [places[symbol] for symbol in symbols or forecast.symbols]
     days = slice(None) if horizon is None else slice(h, h + 1)
     levels = slice(None) if quantile is None else slice(q, q + 1)
-    cut = (rows, days, levels)
+    index = (rows, days, levels)
     return replace(
         forecast,
         symbols=tuple(forecast.symbols[s] for s in rows),
         target_sessions=forecast.target_sessions[days],
         horizons=forecast.horizons[days],
         quantiles=forecast.quantiles[levels],
-        values=forecast.values[cut],
-        returns=None if forecast.returns is None else forecast.returns[cut],
-        prices=None if forecast.prices is None else forecast.prices[cut],
+        values=forecast.values[index],
+        returns=None if forecast.returns is None else forecast.returns[index],
+        prices=None if forecast.prices is None else forecast.prices[index],
         anchor_price=None if forecast.anchor_price is None else forecast.anchor_price[rows],
-        scores=None if forecast.scores is None else forecast.scores[cut[:2]],
-        ranks=None if forecast.ranks is None else forecast.ranks[cut[:2]],
+        scores=None if forecast.scores is None else forecast.scores[index[:2]],
+        ranks=None if forecast.ranks is None else forecast.ranks[index[:2]],
     )
 
 

@@ -147,11 +147,11 @@ def _print_version(is_given: bool) -> None:  # noqa: FBT001 - as typer calls it
 def _suggest_command(path: str, args: Sequence[str], instead: str) -> str:
     """The suggested command, with its missing required flags."""
     name, *required = instead.split()
-    given = {arg.partition("=")[0] for arg in args}
+    flags_given = {arg.partition("=")[0] for arg in args}
     missing = [
         part
         for flag, value in zip(required[::2], required[1::2], strict=True)
-        if flag not in given
+        if flag not in flags_given
         for part in (flag, value)
     ]
     return f"{path} {name} {shlex.join([*args, *missing])}"
@@ -171,10 +171,10 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
         arguments: the command line without the program's name; None takes that of the process.
         name: the program's name in its help.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    as_json = "--json" in given
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
     try:
-        app(args=given, prog_name=name)
+        app(args=words, prog_name=name)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             say(STOPPED)

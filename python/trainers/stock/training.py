@@ -229,7 +229,7 @@ def _prepare(
     announce("computing features")
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates, material.cache)
     if parent is not None:
-        pipeline = parent.keeping_columns(pipeline)
+        pipeline = parent.with_parent_columns(pipeline)
     history = History(material.bars, pipeline, material.covariates, material.cache)
     warnings += emit(
         (*find_untrained_symbol_warnings(history, splits, parent), *find_step_warnings(history, splits, shared)), warn

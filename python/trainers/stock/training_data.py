@@ -26,9 +26,9 @@ from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits, find_last_seen_session, read_splits
 
-KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
+FIXED_SETTINGS: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
 """Settings, besides those of the network and the normaliser, that the weights depend on."""
-FREE: Final = f"{NETWORK}dropout"
+CHANGEABLE_NETWORK_SETTING: Final = f"{NETWORK}dropout"
 """A network setting that affects training only."""
 
 
@@ -158,7 +158,7 @@ class ParentArtifact:
             f"there would mean nothing: {advice}"
         )
 
-    def keeping_columns(self, pipeline: Pipeline) -> Pipeline:
+    def with_parent_columns(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with the parent's categories of text columns.
 
         Raises:
@@ -195,7 +195,7 @@ def _select_kept(recipe: StockRecipe) -> dict[str, Json]:
     return {
         name: value
         for name, value in recipe.settings().items()
-        if name in KEPT or (name.startswith((NETWORK, NORMALISER)) and name != FREE)
+        if name in FIXED_SETTINGS or (name.startswith((NETWORK, NORMALISER)) and name != CHANGEABLE_NETWORK_SETTING)
     }
 
 

@@ -180,11 +180,11 @@ _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 def _choose(name: str, choices: tuple[str, ...], raw_value: object) -> str:
     if raw_value in choices:
         return str(raw_value)
-    meant = f"; did you mean {', '.join(near)}?" if (near := find_nearest(str(raw_value), choices)) else ""
+    meant = f"; did you mean {', '.join(near)}?" if (near := find_similar_names(str(raw_value), choices)) else ""
     raise ConfigurationError(f"{name} is {raw_value!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
 
 
-def find_nearest(name: str, known: tuple[str, ...]) -> list[str]:
+def find_similar_names(name: str, known: tuple[str, ...]) -> list[str]:
     """The known name most similar to `name`, if any."""
     prefixed = [candidate for candidate in known if candidate.startswith(name) or name.startswith(candidate)]
     return get_close_matches(name, known, n=1) or prefixed[:1]
@@ -201,7 +201,7 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
             raise TypeError(f"{kind.__name__} takes its settings by name: {kind.__name__}({known[0]}={values[0]!r})")
         unknown = [name for name in keywords if name not in known]
         if unknown:
-            near = find_nearest(unknown[0], known)
+            near = find_similar_names(unknown[0], known)
             hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
             raise TypeError(f"{kind.__name__} has no setting {unknown[0]}{hint}")
         plain(self, **keywords)
@@ -331,7 +331,7 @@ def _refuse(wrong: list[str]) -> None:
         raise ConfigurationError(f"{'; '.join(wrong)}: these {KEPT_WITH_WEIGHTS}")
 
 
-WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
+EPOCH_FREE_SETTINGS: Final = frozenset({"device", "seed", "deterministic"})
 """Optimisation settings that apply to a model that is not trained in epochs."""
 
 
@@ -341,7 +341,7 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 
 def describe_unused_flags(changes: RecipeChanges) -> str:
     """Why flags about epochs do not suit a model that is not trained in epochs; empty if none is given."""
-    flags = [name for field, name in changes.optimisation.flags.items() if field not in WITHOUT_LEARNING]
+    flags = [name for field, name in changes.optimisation.flags.items() if field not in EPOCH_FREE_SETTINGS]
     if get_kind(changes.kind).is_trainable or not flags:
         return ""
     return f"{', '.join(flags)} say how epochs train, but model {changes.kind} has no epochs; leave them out"

@@ -25,7 +25,7 @@ from trainers.stock.recipe import RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
-from trainers.stock.training_plan import WITHOUT_LEARNING, parse_changes, parse_settings
+from trainers.stock.training_plan import EPOCH_FREE_SETTINGS, parse_changes, parse_settings
 
 BEST: Final = "best"
 """The value of `--model` for an ensemble of several kinds."""
@@ -134,7 +134,7 @@ class BestPlan:
             try:
                 learning = self.changes.optimisation
                 if not get_kind(kind).is_trainable:
-                    values = {name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING}
+                    values = {name: value for name, value in learning.values.items() if name in EPOCH_FREE_SETTINGS}
                     learning = ParsedFlags(values)
                 changes = replace(
                     self.changes,

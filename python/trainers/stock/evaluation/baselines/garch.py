@@ -44,7 +44,7 @@ def garch(sample: BaselineSample) -> FittedBaseline:
     daily = sample.history.compute_by_symbol(Target(kind=TargetKind.LOG_RETURN).daily)
     fits = {symbol: _fit_symbol(returns, symbol, sample) for symbol, returns in enumerate(daily)}
     models = {symbol: fit for symbol, fit in fits.items() if isinstance(fit, _Model)}
-    filters = _Filters.of(models, sample)
+    filters = _VarianceForecasts.of(models, sample)
     compute = (
         _fit_returns(models, sample)
         if sample.target.kind is TargetKind.LOG_RETURN
@@ -108,7 +108,7 @@ def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Filters:
+class _VarianceForecasts:
     """Variance forecasts of all symbols, in percent; NaN for symbols without a model."""
 
     ahead: FloatArray
@@ -162,7 +162,9 @@ def _fit_returns(models: Mapping[int, _Model], sample: BaselineSample) -> Symbol
     return compute
 
 
-def _fit_volatility(models: Mapping[int, _Model], filters: _Filters, sample: BaselineSample) -> SymbolQuantiles:
+def _fit_volatility(
+    models: Mapping[int, _Model], filters: _VarianceForecasts, sample: BaselineSample
+) -> SymbolQuantiles:
     history, symbols, days = sample.history, len(sample.history.bars.symbols), np.array(sample.target.horizons)
     lines = np.full((symbols, len(days), 2), np.nan)
     residuals = np.full((symbols, len(days), len(sample.levels)), np.nan)
