@@ -589,6 +589,16 @@ def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     assert with_team(folder, many) == 16
 
 
+def test_lists_of_models_are_not_counted_as_changes(folder: Path) -> None:
+    async def list_many(team: WorkerPool) -> list[bytes]:
+        changes = AdminBroadcast(team)
+        names = ["RepositoryIndex"] * 20 + ["LoadModel"]
+        asked = [changes.handle(name, request_for(name), CallContext()) for name in names]
+        return await asyncio.gather(*map(asyncio.wrap_future, asked))
+
+    assert with_team(folder, list_many) == [request_for("RepositoryIndex")] * 20 + [request_for("LoadModel")]
+
+
 # --- workers
 
 

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import NEVER, CallContext
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError, get_error_status, restore_error
 from predictor.server.process import ORPHAN_DRAIN_S
 from predictor.server.workers.channel import LoadModels
@@ -109,8 +110,8 @@ class WorkerPool:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def change(self, name: str, request: bytes) -> bytes:
-        """Execute an admin call that changes the served models in all workers.
+    async def change(self, name: str, request: bytes, context: CallContext = NEVER) -> bytes:
+        """Execute an admin call that changes the served models in all workers, one call at a time.
 
         Returns:
             The response, which is the same for all workers.
@@ -120,6 +121,7 @@ class WorkerPool:
             UnavailableError: no worker serves.
         """
         async with self._lock:
+            context.check()
             workers = self._require_serving()
             calls = (worker.call(name, request, is_change=True) for worker in workers)
             outcomes = await asyncio.gather(*calls, return_exceptions=True)

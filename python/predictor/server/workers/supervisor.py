@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
@@ -108,8 +108,7 @@ class AdminBroadcast:
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._change_lock = asyncio.Lock()
-        self._tasks = set[asyncio.Task[None]]()
+        self._changes, self._queries = set[asyncio.Task[None]](), set[asyncio.Task[None]]()
 
     def handle(self, name: str, request: bytes, context: "CallContext") -> "Future[bytes]":
         """Apply changes one at a time, or list the served models; as `AdminCalls.handle`."""
@@ -119,25 +118,27 @@ class AdminBroadcast:
         elif name == "ServerReady":
             is_ready = bool(self._pool.serving)
             answer.set_result(inference_pb.ServerReadyResponse(ready=is_ready).SerializeToString())
-        elif len(self._tasks) >= _MAX_WAITING:
-            answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MAX_WAITING))
+        elif name == "RepositoryIndex":
+            self._start(self._queries, self._pool.query(name, request), name, answer)
+        elif len(self._changes) >= _MAX_WAITING:
+            answer.set_exception(QueueFullError.of("changes wait", len(self._changes), _MAX_WAITING))
         else:
-            task = asyncio.create_task(self._answer(name, request, context, answer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._changes, self._pool.change(name, request, context), name, answer)
         return answer
 
     def drain(self) -> None:
         """Do nothing: this service has no streams."""
 
-    async def _answer(self, name: str, request: bytes, context: "CallContext", answer: "Future[bytes]") -> None:
+    def _start(
+        self, tasks: "set[asyncio.Task[None]]", call: Coroutine[None, None, bytes], name: str, answer: "Future[bytes]"
+    ) -> None:
+        task = asyncio.create_task(self._answer(call, name, answer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _answer(self, call: Coroutine[None, None, bytes], name: str, answer: "Future[bytes]") -> None:
         try:
-            if name == "RepositoryIndex":
-                response = await self._pool.query(name, request)
-            else:
-                async with self._change_lock:
-                    context.check()
-                    response = await self._pool.change(name, request)
+            response = await call
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(make_caller_error(name, error, _log))
