@@ -527,6 +527,16 @@ def test_stopping_a_training_does_not_wait_for_an_upload(page: Page) -> None:
     upload.close()
 
 
+def test_a_training_has_ended_only_after_several_failed_polls(window: Browser, tmp_path: Path) -> None:
+    document = tmp_path / "progress.html"
+    document.write_text('<div id="progress"></div><p id="stage">Training</p>')
+    window.open(document)
+    window.value("setInterval = poll => { window.poll = poll; }; fetch = () => Promise.reject(); 0")
+    window.value(f"{(Path(uploads.__file__).parent / 'page.js').read_text('utf-8')}; 0")
+    shown = [window.value("poll().then(() => stage.textContent)") for _ in range(5)]
+    assert shown == ["Training"] * 4 + ["The server has stopped, and the training with it."]
+
+
 def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Browser) -> None:
     window.visit(page.address)
     with window.loading():

@@ -49,9 +49,12 @@ document.querySelectorAll("pre").forEach(text => {
 document.querySelectorAll("form[data-now] select").forEach(one => one.addEventListener("change", () => one.form.requestSubmit()));
 const progress = document.getElementById("progress");
 if (progress) {  // shows how far the training is, and the page of its end
+  let failures = 0;
   const timer = setInterval(async () => {
     const answer = await fetch("/page/training/state").catch(() => null);
-    if (!answer?.ok) {
+    failures = answer?.ok ? 0 : failures + 1;
+    if (failures > 0) {
+      if (failures < 5) return;  // a laptop wakes up, or the server is busy
       clearInterval(timer);
       document.getElementById("stage").textContent = "The server has stopped, and the training with it.";
       return;
