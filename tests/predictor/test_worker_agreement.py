@@ -9,7 +9,7 @@ import pytest
 from model_folders import replace_version, save_seeds
 
 from predictor.registry import set_alias
-from predictor.server.workers.worker import encode_served, match_models
+from predictor.server.workers.worker import copy_served_models, encode_served
 from predictor.service import PredictionService
 from predictor.service.served_models import ServedModels
 
@@ -39,7 +39,7 @@ def first_worker(models: Path) -> Iterator[ServedModels]:
 def start_worker(models: Path, others: ServedModels) -> tuple[list[str], list[str]]:
     """Models of a new worker after agreement, and the differences that remain."""
     with closing(PredictionService.open(models, device="cpu")) as service:
-        problems = match_models(service.served, encode_served(others))
+        problems = copy_served_models(service.served, encode_served(others))
         return [f"{one.name}@{one.version}" for one in service.served.infos()], problems
 
 
@@ -69,7 +69,7 @@ def test_what_the_others_serve_and_the_folder_has_again_is_loaded(models: Path, 
     (models / "other").rename(away)
     with closing(PredictionService.open(models, device="cpu")) as service:
         away.rename(models / "other")
-        assert match_models(service.served, encode_served(first_worker)) == []
+        assert copy_served_models(service.served, encode_served(first_worker)) == []
         assert "other" in {one.name for one in service.served.infos()}
 
 
@@ -114,5 +114,5 @@ def test_a_champion_that_no_file_names_is_that_of_the_others(saved_artifacts: Pa
         shutil.copytree(saved_artifacts / "0", tmp_path / "models" / "small" / "3")
         with closing(PredictionService.open(tmp_path / "models", device="cpu")) as service:
             assert service.model("small").version == 3
-            assert match_models(service.served, encode_served(others.served)) == []
+            assert copy_served_models(service.served, encode_served(others.served)) == []
             assert [(one.version, one.is_default) for one in service.models()] == [(1, False), (2, True)]

@@ -37,7 +37,7 @@ from predictor.server.workers.channel import (
     encode_message,
 )
 from predictor.server.workers.pool import RestartBackoff, WorkerPool
-from predictor.server.workers.supervisor import AdminBroadcast, MetricTotals
+from predictor.server.workers.supervisor import AdminCallRouter, MetricTotals
 from predictor.server.workers.worker import WorkerControl
 from predictor.server.workers.worker_process import WorkerProcess
 
@@ -122,7 +122,7 @@ for line in end:
             os._exit(3)
         case _, "Hang":
             signal.pause()
-        case "sync_models", _:
+        case "reload_and_list_models", _:
             body = encode_bytes(f"what {mine.name} serves".encode())
         case _, "DieInOne" if is_first():
             os._exit(3)
@@ -299,7 +299,7 @@ def test_a_worker_that_sends_an_invalid_message_while_it_loads_fails(folder: Pat
 
 async def run_until_replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Run the pool until so many workers have started in total and all are ready."""
-    keeping = asyncio.create_task(team.keep())
+    keeping = asyncio.create_task(team.replace_exited_workers())
     while received_count(folder, "listen(") < count or len(team.serving) < 2:
         await asyncio.sleep(0)
         assert not keeping.done()
@@ -318,7 +318,7 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
     told = {one.name: one.read_text().splitlines() for one in folder.iterdir()}
     (begun,) = (lines for lines in told.values() if not any("UnloadModel" in line for line in lines))
     other = max((name for name, lines in told.items() if lines is not begun), key=int)
-    assert [line.partition("(")[0] for line in begun] == ["sync_models", "match_models", "listen"]
+    assert [line.partition("(")[0] for line in begun] == ["reload_and_list_models", "copy_served_models", "listen"]
     assert encode_bytes(f"what {other} serves".encode()) in begun[1]
 
 
@@ -335,10 +335,10 @@ def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: P
     with_team(folder, kill_all)
     begun = [one.read_text() for one in folder.iterdir() if "'Die'" not in one.read_text()]
     assert len(begun) == 2
-    first, second = sorted(begun, key=lambda heard: "match_models" in heard)
+    first, second = sorted(begun, key=lambda heard: "copy_served_models" in heard)
     assert "'LoadModel'" not in first
     assert first.index("RepositoryModelUnload") < first.index("listen(")
-    assert second.index("match_models") < second.index("listen(")
+    assert second.index("copy_served_models") < second.index("listen(")
 
 
 def test_a_replacement_that_dies_while_it_repeats_a_change_is_replaced(folder: Path) -> None:
@@ -365,7 +365,7 @@ def test_a_worker_that_sends_an_invalid_message_is_replaced(folder: Path) -> Non
 
 def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
     async def kill_all(team: WorkerPool) -> None:
-        keeping = asyncio.create_task(team.keep())
+        keeping = asyncio.create_task(team.replace_exited_workers())
         with pytest.raises(UnavailableError, match="exited before it responded"):
             await team.change("Die", request_for(""))
         while team.serving:  # noqa: ASYNC110 - there is no event of it
@@ -399,7 +399,7 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
     """As on a suspended machine: this process is the supervisor, and its loop stands still in `time.sleep`."""
 
     async def suspend_all(team: WorkerPool) -> None:
-        keeping = asyncio.create_task(team.keep())
+        keeping = asyncio.create_task(team.replace_exited_workers())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
         await asyncio.sleep(0.5)  # two of the ten checks needed
@@ -448,7 +448,7 @@ def test_an_abandoned_result_is_released(folder: Path) -> None:
 
 def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
     async def kill_all(team: WorkerPool) -> None:
-        keeping = asyncio.create_task(team.keep())
+        keeping = asyncio.create_task(team.replace_exited_workers())
         (folder / "fails").touch()
         with pytest.raises(UnavailableError):
             await team.change("Die", request_for(""))
@@ -464,7 +464,7 @@ def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
     """As with too little memory, or a missing Python."""
 
     async def kill_all(team: WorkerPool) -> None:
-        keeping = asyncio.create_task(team.keep())
+        keeping = asyncio.create_task(team.replace_exited_workers())
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
         with pytest.raises(UnavailableError):
             await team.change("Die", request_for(""))
@@ -551,7 +551,7 @@ def test_a_change_refused_by_all_workers_gives_one_error(folder: Path) -> None:
 
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
     async def load(team: WorkerPool) -> list[bytes]:
-        changes = AdminBroadcast(team)
+        changes = AdminCallRouter(team)
         asked = [changes.handle("LoadModel", request_for(str(n)), CallContext()) for n in range(5)]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))
 
@@ -563,7 +563,7 @@ def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> No
 
 def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) -> None:
     async def leave(team: WorkerPool) -> None:
-        changes, gone = AdminBroadcast(team), CallContext()
+        changes, gone = AdminCallRouter(team), CallContext()
         first = changes.handle("LoadModel", request_for("first"), CallContext())
         second = changes.handle("LoadModel", request_for("second"), gone)
         gone.cancel()
@@ -579,7 +579,7 @@ def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) ->
 
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     async def many(team: WorkerPool) -> int:
-        changes = AdminBroadcast(team)
+        changes = AdminCallRouter(team)
         asked = [changes.handle("LoadModel", request_for(str(n)), CallContext()) for n in range(20)]
         return sum(
             isinstance(one, bytes)
@@ -591,7 +591,7 @@ def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
 
 def test_lists_of_models_are_not_counted_as_changes(folder: Path) -> None:
     async def list_many(team: WorkerPool) -> list[bytes]:
-        changes = AdminBroadcast(team)
+        changes = AdminCallRouter(team)
         names = ["RepositoryIndex"] * 20 + ["LoadModel"]
         asked = [changes.handle(name, request_for(name), CallContext()) for name in names]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))

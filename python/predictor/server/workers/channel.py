@@ -32,7 +32,15 @@ class LoadModels:
 
 
 WorkerTask = Literal[
-    "listen", "ping", "call", "change", "keep_change", "undo_change", "metrics", "sync_models", "match_models"
+    "listen",
+    "ping",
+    "call",
+    "change",
+    "keep_change",
+    "undo_change",
+    "metrics",
+    "reload_and_list_models",
+    "copy_served_models",
 ]
 """What the supervisor asks of a worker.
 
@@ -40,8 +48,8 @@ WorkerTask = Literal[
 - `ping`: respond immediately.
 - `call`, `change`: answer a call of the admin service. After the response to a change, keep or undo it.
 - `metrics`: respond with the Prometheus metrics as text.
-- `sync_models`: apply changes of a watched models folder, and respond with the served models.
-- `match_models`: serve the models of another worker, which are in the body, as far as the folder has them.
+- `reload_and_list_models`: apply changes of a watched models folder, and respond with the served models.
+- `copy_served_models`: serve the models of another worker, which are in the body, as far as the folder has them.
 """
 
 

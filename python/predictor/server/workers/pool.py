@@ -57,7 +57,7 @@ class ModelChange:
 class WorkerPool:
     """Worker processes, on the running event loop.
 
-    Call `start`, `keep` and `drain` in this order; `close` works at any time.
+    Call `start`, `replace_exited_workers` and `drain` in this order; `close` works at any time.
 
     Args:
         start: first message to each worker.
@@ -94,13 +94,13 @@ class WorkerPool:
         await asyncio.gather(*(worker.wait_until_loaded() for worker in workers))
         await asyncio.gather(*(self._join(worker) for worker in workers))
 
-    async def keep(self) -> None:
+    async def replace_exited_workers(self) -> None:
         """Replace workers that exit; runs until cancelled.
 
         Raises:
             ConfigurationError: the retries to replace a worker are exhausted.
         """
-        tasks = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
+        tasks = [asyncio.create_task(self._replace_after_exit(worker)) for worker in self._serving.values()]
         try:
             ended_tasks, _ = await asyncio.wait(tasks, return_when="FIRST_EXCEPTION")
             for task in ended_tasks:
@@ -197,9 +197,9 @@ class WorkerPool:
         """Synchronize a worker with another one; False if no other worker serves."""
         for other in self.serving:
             try:
-                await worker.sync_models()  # reads the folder first, so that the other finds as much
-                served = await other.sync_models()
-                await worker.match_models(served)
+                await worker.reload_and_list_models()  # reads the folder first, so that the other finds as much
+                served = await other.reload_and_list_models()
+                await worker.copy_served_models(served)
             except QuantraError as error:
                 _log.warning("cannot synchronize the models of %s with %s: %s", worker, other, error.message)
             else:
@@ -212,7 +212,7 @@ class WorkerPool:
             raise UnavailableError("no worker is serving at the moment; retry in a moment")
         return self.serving
 
-    async def _keep(self, worker: WorkerProcess) -> None:
+    async def _replace_after_exit(self, worker: WorkerProcess) -> None:
         while True:
             reason = await worker.wait_for_exit()
             self._alive.discard(worker)

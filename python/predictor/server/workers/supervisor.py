@@ -103,8 +103,8 @@ def combine(pages: Iterable[Families]) -> Families:
 
 
 @final
-class AdminBroadcast:
-    """Sends each admin call to all workers and responds when all have responded, on the running event loop."""
+class AdminCallRouter:
+    """Sends changes of models to all workers and lists of models to one, on the running event loop."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -187,7 +187,7 @@ class SupervisorEndpoint:
     def serve(self) -> None:
         """Start executing admin calls."""
         if self._admin is not None:
-            self._admin.serve(AdminBroadcast(self._pool), (), {LIFECYCLE.full_name: self._lifecycle})
+            self._admin.serve(AdminCallRouter(self._pool), (), {LIFECYCLE.full_name: self._lifecycle})
 
     @property
     def is_busy(self) -> bool:
@@ -251,7 +251,7 @@ async def _serve(
         if await shutdown.run(pool.start()):
             endpoint.serve()
             addresses.announce()
-            await shutdown.run(pool.keep())
+            await shutdown.run(pool.replace_exited_workers())
     finally:
         if shutdown.requested.is_set():
             _log.info("stopping: calls in flight may finish")

@@ -137,18 +137,18 @@ class WorkerControl:
                     await asyncio.to_thread(self._host.restore, before)
             case "metrics":
                 return await asyncio.to_thread(self._host.metrics)
-            case "sync_models":
-                return await asyncio.to_thread(self._sync_models)
-            case "match_models":
-                await asyncio.to_thread(self._match_models, body)
+            case "reload_and_list_models":
+                return await asyncio.to_thread(self._reload_and_list_models)
+            case "copy_served_models":
+                await asyncio.to_thread(self._copy_served_models, body)
         return b""
 
-    def _sync_models(self) -> bytes:
+    def _reload_and_list_models(self) -> bytes:
         self._host.refresh()
         return encode_served(self._host.models)
 
-    def _match_models(self, others: bytes) -> None:
-        for problem in match_models(self._host.models, others):
+    def _copy_served_models(self, others: bytes) -> None:
+        for problem in copy_served_models(self._host.models, others):
             _log.warning("worker %d: %s", os.getpid(), problem)
 
 
@@ -164,7 +164,7 @@ def encode_served(models: "ServedModels") -> bytes:
     ).SerializeToString()
 
 
-def match_models(models: "ServedModels", others: bytes) -> list[str]:
+def copy_served_models(models: "ServedModels", others: bytes) -> list[str]:
     """Serve the same models as another worker, as far as the models folder has them.
 
     Returns:

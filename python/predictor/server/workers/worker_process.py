@@ -105,18 +105,22 @@ class WorkerProcess:
         """Return the Prometheus metrics as text; raises UnavailableError if the worker exited."""
         return await self._request("metrics")
 
-    async def sync_models(self) -> bytes:
-        """Apply changes of a watched models folder and return the served models, as input of `match_models`.
+    async def reload_and_list_models(self) -> bytes:
+        """Apply changes of a watched models folder and return the served models, as input of `copy_served_models`.
 
         Raises:
             QuantraError: the models folder cannot be read.
             UnavailableError: the worker exited.
         """
-        return await self._request("sync_models")
+        return await self._request("reload_and_list_models")
 
-    async def match_models(self, served: bytes) -> None:
-        """Serve the same models as another worker; failures are in the worker's log. Raises as `sync_models`."""
-        await self._request("match_models", body=served)
+    async def copy_served_models(self, served: bytes) -> None:
+        """Serve the same models as another worker; failures are in the worker's log.
+
+        Raises:
+            UnavailableError: the worker exited.
+        """
+        await self._request("copy_served_models", body=served)
 
     async def wait_for_exit(self) -> str:
         """Wait until the worker has exited; return its exit code or signal as text."""
