@@ -103,7 +103,7 @@ class Http2StateMachine:
         self._needed_size = 0
         """Bytes of `_unread` without which nothing can be read."""
         self._has_preface = False
-        self._only_kind = SETTINGS
+        self._expected_kind = SETTINGS
         """The only kind of frame that may come now, or _ANY."""
         self._block = bytearray()
         self._block_stream = self._block_flags = self._block_frames = 0
@@ -169,24 +169,24 @@ class Http2StateMachine:
     def send_headers(self, stream: int, block: bytes, *, end: bool = False) -> None:
         """Send headers or trailers, encoded by `encode_headers`; ignored after the end of the stream or response."""
         state = self._streams.get(stream)
-        if state is None or state.has_response:
+        if state is None or state.is_response_complete:
             return
         self._writer.write_headers(state, block, end)
         if end:
-            state.has_response = True
+            state.is_response_complete = True
             if state.waiting is None:
                 self._finish(state)
 
     def send_data(self, stream: int, data: bytes, *, end: bool = False) -> None:
         """Send a part of the response; what exceeds the peer's windows waits."""
         state = self._streams.get(stream)
-        if state is None or state.has_response:
+        if state is None or state.is_response_complete:
             return
         writer = self._writer
         writer.write_data(state, data, end)
         self._control.level += _CONTROL_FRAMES_PER_MESSAGE + (len(data) >> _CONTROL_BYTES_BITS)
         if end:
-            state.has_response = True
+            state.is_response_complete = True
             if state.waiting is None:
                 self._finish(state)
         if len(writer.output) + writer.waiting_bytes > self._limits.unsent:
@@ -195,13 +195,13 @@ class Http2StateMachine:
     def send_response(self, stream: int, headers: bytes, data: bytes, trailers: bytes) -> None:
         """Send a whole response; as `send_headers`, `send_data` and `send_headers` with `end`."""
         state = self._streams.get(stream)
-        if state is None or state.has_response:
+        if state is None or state.is_response_complete:
             return
         self._writer.write_headers(state, headers, end=False)
         self.send_data(stream, data)
         if self.ended is None:
             self._writer.write_headers(state, trailers, end=True)
-            state.has_response = True
+            state.is_response_complete = True
             if state.waiting is None:
                 self._finish(state)
 
@@ -225,7 +225,7 @@ class Http2StateMachine:
             )
         state.unacknowledged -= count
         self._give_back(count)
-        if state.has_request:
+        if state.is_request_complete:
             return
         state.unannounced += count
         if state.unannounced >= max(1, self._stream_window - state.unacknowledged - state.unannounced):
@@ -285,7 +285,7 @@ class Http2StateMachine:
             if end > size:
                 self._needed_size = end - at
                 return at
-            if kind != self._only_kind != _ANY:
+            if kind != self._expected_kind != _ANY:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a frame of kind {kind} comes too early")
             try:
                 if kind <= CONTINUATION:
@@ -316,7 +316,7 @@ class Http2StateMachine:
             self._receive_late(number)
             return
         stream.unacknowledged += size
-        if stream.has_request:
+        if stream.is_request_complete:
             raise StreamFault(number, ErrorCode.STREAM_CLOSED, "data after the end of the request")
         if stream.unacknowledged + stream.unannounced > self._stream_window:
             raise StreamFault(number, ErrorCode.FLOW_CONTROL_ERROR, "data exceed the stream's window")
@@ -331,7 +331,7 @@ class Http2StateMachine:
         if flags & END_STREAM:
             if stream.content_left > 0:
                 raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the body is shorter than its content-length")
-            stream.has_request = True
+            stream.is_request_complete = True
             events.append(DataReceived(number, payload, True))
         elif size:
             self._control.level += size >> _CONTROL_BYTES_BITS
@@ -361,7 +361,7 @@ class Http2StateMachine:
                 if not number & 1:
                     raise _make_even_stream_fault(number)
                 self._block_stream, self._block_flags, self._block_frames = number, flags & END_STREAM, 0
-                self._only_kind = CONTINUATION
+                self._expected_kind = CONTINUATION
                 self._extend_block(block)
                 return
         if number <= self._last_stream:
@@ -381,7 +381,7 @@ class Http2StateMachine:
         events.append(RequestReceived(number, request.headers, has_ended))
 
     def _receive_continuation(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
-        if self._only_kind != CONTINUATION or number != self._block_stream:
+        if self._expected_kind != CONTINUATION or number != self._block_stream:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a continuation has no headers before it")
         self._control.spend()
         self._block_frames += 1
@@ -389,7 +389,7 @@ class Http2StateMachine:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block has too many frames")
         self._extend_block(payload)
         if flags & END_HEADERS:
-            self._only_kind = _ANY
+            self._expected_kind = _ANY
             block = bytes(self._block)
             self._block.clear()
             self._receive_headers(self._block_flags | END_HEADERS, number, block, events)
@@ -406,13 +406,13 @@ class Http2StateMachine:
             self._receive_late(number)
             return
         self._decoder.decode_trailers(number, block)
-        if stream.has_request:
+        if stream.is_request_complete:
             raise StreamFault(number, ErrorCode.STREAM_CLOSED, "headers after the end of the request")
         if not flags & END_STREAM:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "trailers do not end the request")
         if stream.content_left > 0:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the body is shorter than its content-length")
-        stream.has_request = True
+        stream.is_request_complete = True
         events.append(DataReceived(number, b"", True))
 
     def _refuse(self, number: int, block: bytes) -> None:
@@ -445,14 +445,14 @@ class Http2StateMachine:
     def _receive_settings(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         if number:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "settings belong to the connection")
-        is_first = self._only_kind == SETTINGS
+        is_first = self._expected_kind == SETTINGS
         if flags & ACK:
             check_length(payload, 0)
             if is_first:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first settings are an acknowledgment")
             self._control.spend()
             return
-        self._only_kind = _ANY
+        self._expected_kind = _ANY
         self._control.spend(_SETTINGS_COST)
         changed = decode_settings(payload)
         self._writer.write(SETTINGS, ACK, 0)
@@ -522,14 +522,14 @@ class Http2StateMachine:
 
     def _report_sent(self, stream: Stream, events: list[Event]) -> None:
         events.append(StreamSent(stream.number))
-        if stream.has_response:
+        if stream.is_response_complete:
             self._finish(stream)
 
     def _finish(self, stream: Stream) -> None:
         """Close a stream whose response is in the output."""
         self._control.level += _CONTROL_FRAMES_PER_RESPONSE
         self._resets.level += 1
-        if not stream.has_request:
+        if not stream.is_request_complete:
             self._writer.write(RST_STREAM, 0, stream.number, encode_number(ErrorCode.NO_ERROR))
             self._close(stream)
             return
@@ -540,7 +540,7 @@ class Http2StateMachine:
 
     def _close(self, stream: Stream, *, by_peer: bool = False) -> None:
         del self._streams[stream.number]
-        if not stream.has_request:
+        if not stream.is_request_complete:
             self._remember_early_end(stream.number, by_peer=by_peer)
         if stream.waiting is not None:
             self._writer.discard(stream)

@@ -41,9 +41,9 @@ class Stream:
     """Bytes that the peer accepts; below 0 if it has reduced its initial window (RFC 9113, section 6.9.2)."""
     content_left: int = -1
     """Bytes of the body that are still to come according to content-length; -1 if not declared."""
-    has_request: bool = False
+    is_request_complete: bool = False
     """The whole request arrived."""
-    has_response: bool = False
+    is_response_complete: bool = False
     """The whole response is in the output or waits for a window."""
     unacknowledged: int = 0
     """Bytes of the body that arrived and were not acknowledged."""
