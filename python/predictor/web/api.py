@@ -181,14 +181,14 @@ class Api:
             Route("/v1/forecast", self._post("Predict", pb.PredictRequest, pb.PredictResponse), methods=["POST"]),
             Route("/v1/explain", self._post("Explain", pb.ExplainRequest, pb.ExplainResponse), methods=["POST"]),
             Route("/v1/paths", self._post(PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse), methods=["POST"]),
-            Route("/v1/models", self.answering(self._list_models), methods=["GET"]),
-            Route("/v1/models/{model}", self.answering(self._describe_model), methods=["GET"]),
+            Route("/v1/models", self.with_error_responses(self._list_models), methods=["GET"]),
+            Route("/v1/models/{model}", self.with_error_responses(self._describe_model), methods=["GET"]),
             Route("/v1/health", self._report_health, methods=["GET"]),
             Route("/openapi.json", self._serve_openapi, methods=["GET"]),
         ]
 
     def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
-        async def answer(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             try:
                 context = self.admit(name, request)
                 _check_type(request)
@@ -204,18 +204,20 @@ class Api:
             except Exception as error:  # noqa: BLE001 - process boundary
                 return respond_error(make_caller_error(name, error, _log).without_frames())
 
-        return answer
+        return handle
 
-    def answering(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that responds with the error that `answer` raises."""
+    def with_error_responses(
+        self, handle: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that responds with the error that `handle` raises."""
 
-        async def answered(request: Request) -> Response:
+        async def handle_safely(request: Request) -> Response:
             try:
-                return await answer(request)
+                return await handle(request)
             except Exception as error:  # noqa: BLE001 - process boundary
                 return respond_error(make_caller_error(request.url.path, error, _log).without_frames())
 
-        return answered
+        return handle_safely
 
     async def call(self, name: str, message: Message, response: type[MessageT], request: Request) -> MessageT:
         """Make a call for a request without a body.

@@ -101,7 +101,8 @@ class WorkspaceWidgets:
             "/workspace/fan": self._fan,
         }
         return [
-            Route(path, self._api.answering(self._respond(answer)), methods=["GET"]) for path, answer in answers.items()
+            Route(path, self._api.with_error_responses(self._respond(answer)), methods=["GET"])
+            for path, answer in answers.items()
         ]
 
     def _respond(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
