@@ -61,7 +61,7 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     /// <exception cref="QuantraException">As <see cref="OpenAsync(string, CancellationToken)"/>; the present models stay.</exception>
     public Task ReloadAsync(CancellationToken cancellationToken = default) => _calls.StartAsync(
         this,
-        token => Task.Run(() => _served.Now = Models.Reload(_folder, token)),
+        token => Task.Run(() => _served.Reload(_folder, token), CancellationToken.None),
         cancellationToken);
 
     /// <summary>Returns a predictor whose calls have another timeout than 30 seconds. A call checks it between requests and steps.</summary>
@@ -227,12 +227,20 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     /// <summary>The models of this predictor and of those with another timeout.</summary>
     private sealed class ServedModels
     {
+        private readonly object _reloading = new();
         private volatile ModelRegistry? _now;
 
         public required ModelRegistry Now
         {
             get => _now!;
-            set => _now = value;
+            init => _now = value;
+        }
+
+        /// <summary>Reads the folder again; of several reloads, the last to begin determines the models.</summary>
+        public ModelRegistry Reload(string folder, CancellationToken cancellationToken)
+        {
+            lock (_reloading)
+                return _now = _now!.Reload(folder, cancellationToken);
         }
     }
 }

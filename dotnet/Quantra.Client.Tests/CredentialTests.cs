@@ -48,6 +48,14 @@ public sealed class CredentialTests(PredictorFixture fixture, SecureServers serv
     }
 
     [Fact]
+    public async Task A_token_that_does_not_come_ends_with_the_timeout()
+    {
+        var never = new TaskCompletionSource<string?>();
+        var options = Options with { Token = _ => new(never.Task), Timeout = TimeSpan.FromMilliseconds(50) };
+        await AssertRefusalAsync(Address, options, QuantraReason.DeadlineExceeded, "");
+    }
+
+    [Fact]
     public async Task No_token_is_UNAUTHENTICATED() =>
         await AssertRefusalAsync(Address, Options with { Token = _ => default }, QuantraReason.Unauthenticated, "token");
 

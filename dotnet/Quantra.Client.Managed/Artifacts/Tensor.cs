@@ -34,7 +34,8 @@ internal sealed record Tensor(string Name, string Type, int[] Shape, ReadOnlyMem
         "F32" => Array.ConvertAll(ToSingle(), value => (double)value),
         "I64" => Array.ConvertAll(ToInt64(), value => (double)value),
         "I32" => Array.ConvertAll(ToInt32(), value => (double)value),
-        _ => Array.ConvertAll(ToBoolean(), value => value ? 1.0 : 0.0),
+        "BOOL" => Array.ConvertAll(ToBoolean(), value => value ? 1.0 : 0.0),
+        _ => throw ArtifactError.Create($"array {Name} is {Type}, expected F64, F32, I64, I32 or BOOL"),
     };
 
     private T[] To<T>(string type)

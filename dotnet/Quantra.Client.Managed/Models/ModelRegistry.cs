@@ -57,7 +57,7 @@ internal sealed class ModelRegistry
             name = GetOnlyName();
         if (!_models.TryGetValue(name, out var versions))
             throw CreateModelError(name);
-        var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : Number(selector);
+        var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : ParseVersion(selector);
         if (version is { } number && versions.Versions.TryGetValue(number, out var model))
             return model;
         throw selector is null
@@ -86,7 +86,7 @@ internal sealed class ModelRegistry
     private ModelRegistry OpenOne(string folder)
     {
         var (own, parent) = (Path.GetFileName(folder), Path.GetFileName(Path.GetDirectoryName(folder) ?? ""));
-        var (name, version) = Number(own) is { } number && parent.Length > 0 ? (parent, number) : (own, 1);
+        var (name, version) = ParseVersion(own) is { } number && parent.Length > 0 ? (parent, number) : (own, 1);
         var model = Load(folder, name, version);
         var versions = new ModelVersions(new Dictionary<int, IForecastModel> { [version] = model }, new Dictionary<string, int>());
         return new(new(StringComparer.Ordinal) { [name] = versions }, [], _lock);
@@ -97,12 +97,12 @@ internal sealed class ModelRegistry
         if (!Directory.Exists(folder))
             throw Invalid($"{folder}: there is no such folder; train a model into {Path.Combine(folder, "NAME", "1")} first");
         var (models, problems) = (new SortedDictionary<string, ModelVersions>(StringComparer.Ordinal), new List<QuantraError>());
-        var names = Directory.EnumerateDirectories(folder).Select(line => Path.GetFileName(line)).Where(ModelName.IsValid);
+        var names = Directory.EnumerateDirectories(folder).Select(path => Path.GetFileName(path)).Where(ModelName.IsValid);
         foreach (var name in names.Union(_lock?.Names ?? []).Order(StringComparer.Ordinal))
         {
-            var line = Path.Combine(folder, name);
-            var versions = OpenLine(line, name, problems, cancellationToken);
-            problems.AddRange(_lock?.Missing(name, line) ?? []);
+            var modelFolder = Path.Combine(folder, name);
+            var versions = OpenVersions(modelFolder, name, problems, cancellationToken);
+            problems.AddRange(_lock?.Missing(name, modelFolder) ?? []);
             if (versions.Versions.Count > 0)
                 models.Add(name, versions);
         }
@@ -110,21 +110,20 @@ internal sealed class ModelRegistry
         if (models.Count == 0)
         {
             var causes = string.Concat(problems.Select(problem => $"\n  {problem.Message}"));
-            var isOneModel = Directory.EnumerateDirectories(folder).Any(one => Number(Path.GetFileName(one)) is not null && ArtifactFiles.IsArtifact(one));
+            var isOneModel = Directory.EnumerateDirectories(folder).Any(path => ParseVersion(Path.GetFileName(path)) is not null && ArtifactFiles.IsArtifact(path));
             throw Invalid($"{folder}: holds no model that can be served; expected NAME/1 folders{(isOneModel ? $"; did you mean {Path.GetDirectoryName(folder)}?" : "")}{causes}");
         }
 
         return new(models, problems, _lock);
     }
 
-    private ModelVersions OpenLine(string line, string name, List<QuantraError> problems, CancellationToken cancellationToken)
+    private ModelVersions OpenVersions(string modelFolder, string name, List<QuantraError> problems, CancellationToken cancellationToken)
     {
         var versions = new Dictionary<int, IForecastModel>();
-        string[] folders = Directory.Exists(line) ? Directory.GetDirectories(line) : [];
-        foreach (var folder in folders.Order(StringComparer.Ordinal))
+        foreach (var folder in ListFolders(modelFolder, name, problems))
         {
             cancellationToken.ThrowIfCancellationRequested();
-            if (Number(Path.GetFileName(folder)) is not { } version)
+            if (ParseVersion(Path.GetFileName(folder)) is not { } version)
                 continue;
             try
             {
@@ -136,7 +135,21 @@ internal sealed class ModelRegistry
             }
         }
 
-        return new(versions, versions.Count > 0 ? ReadAliases(line, name, problems) : new Dictionary<string, int>());
+        return new(versions, versions.Count > 0 ? ReadAliases(modelFolder, name, problems) : new Dictionary<string, int>());
+    }
+
+    /// <summary>The subfolders of a model's folder; none if it was removed.</summary>
+    private static IEnumerable<string> ListFolders(string modelFolder, string name, List<QuantraError> problems)
+    {
+        try
+        {
+            return Directory.Exists(modelFolder) ? Directory.GetDirectories(modelFolder).Order(StringComparer.Ordinal) : [];
+        }
+        catch (Exception problem) when (problem is IOException or UnauthorizedAccessException)
+        {
+            problems.Add(ArtifactError.Of(name, $"cannot be read: {problem.Message}").Error);
+            return [];
+        }
     }
 
     /// <summary>Loads a version, or keeps it if its manifest is unchanged.</summary>
@@ -161,9 +174,9 @@ internal sealed class ModelRegistry
         return files.Members.Count > 0 ? EnsembleModel.Load(folder, files, name, version) : ManagedModel.Load(files, name, version);
     }
 
-    private static Dictionary<string, int> ReadAliases(string line, string name, List<QuantraError> problems)
+    private static Dictionary<string, int> ReadAliases(string modelFolder, string name, List<QuantraError> problems)
     {
-        var (path, source) = (Path.Combine(line, AliasFile), $"{name}/{AliasFile}");
+        var (path, source) = (Path.Combine(modelFolder, AliasFile), $"{name}/{AliasFile}");
         if (!File.Exists(path))
             return [];
         try
@@ -184,7 +197,7 @@ internal sealed class ModelRegistry
     }
 
     /// <summary>The number of a version; null if the text is not one. Each version has one spelling.</summary>
-    public static int? Number(string text) =>
+    public static int? ParseVersion(string text) =>
         text.Length is >= 1 and <= LongestNumber && (text[0] != '0' || text.Length == 1) && !text.AsSpan().ContainsAnyExceptInRange('0', '9')
             ? int.Parse(text, CultureInfo.InvariantCulture)
             : null;

@@ -82,7 +82,7 @@ internal sealed partial class VersionLock
         }
 
         var name = parts["name"].Value;
-        if (!ModelName.IsValid(name) || ModelRegistry.Number(parts["version"].Value) is not { } version)
+        if (!ModelName.IsValid(name) || ModelRegistry.ParseVersion(parts["version"].Value) is not { } version)
             return;
         if (!_hashes.TryAdd((name, version), parts["hash"].Value.ToLowerInvariant()))
             throw ModelRegistry.Invalid(FormattableString.Invariant($"{path}: line {number} lists {name}/{version} again; make it anew: {Recipe}"));

@@ -5,7 +5,7 @@ using Quantra.Client.Wire;
 namespace Quantra.Client.Transport;
 
 /// <summary>Makes gRPC calls: sets deadline, headers and size limit, and retries failed calls.</summary>
-internal sealed class CallExecutor
+internal sealed record CallExecutor
 {
     private readonly QuantraClientOptions _options;
     private readonly BearerToken _token;
@@ -18,22 +18,20 @@ internal sealed class CallExecutor
     /// <param name="target">Address of the server, for messages.</param>
     /// <param name="repeats">Whether failed calls may be repeated.</param>
     public CallExecutor(QuantraClientOptions options, string service, BearerToken token, string target, bool repeats)
-        : this(options, token, target, repeats)
     {
+        (_options, _token, _target, _repeats) = (options, token, target, repeats);
         Timeout = options.Timeout;
         Telemetry = new ClientTelemetry(options.LoggerFactory, service);
     }
-
-    private CallExecutor(QuantraClientOptions options, BearerToken token, string target, bool repeats) =>
-        (_options, _token, _target, _repeats) = (options, token, target, repeats);
-
-    private CallLimiter Limiter { get; init; } = new();
 
     public TimeSpan Timeout { get; private init; }
 
     public IReadOnlyList<Metadata.Entry> Headers { get; private init; } = [];
 
-    public ClientTelemetry Telemetry { get; private init; } = null!;
+    public ClientTelemetry Telemetry { get; private init; }
+
+    /// <summary>Shared by all copies.</summary>
+    private CallLimiter Limiter { get; } = new();
 
     public CallSettings Settings => new()
     {
@@ -45,16 +43,13 @@ internal sealed class CallExecutor
     };
 
     /// <summary>Returns a copy with another timeout.</summary>
-    public CallExecutor With(TimeSpan timeout) =>
-        new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Telemetry = Telemetry, Limiter = Limiter };
+    public CallExecutor With(TimeSpan timeout) => this with { Timeout = timeout };
 
     /// <summary>Returns a copy with one more header.</summary>
-    public CallExecutor With(Metadata.Entry header) =>
-        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Telemetry = Telemetry, Limiter = Limiter };
+    public CallExecutor With(Metadata.Entry header) => this with { Headers = [.. Headers, header] };
 
     /// <summary>Returns a copy for another service of the same server.</summary>
-    public CallExecutor With(string service) =>
-        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = Headers, Telemetry = new(_options.LoggerFactory, service), Limiter = Limiter };
+    public CallExecutor With(string service) => this with { Telemetry = new(_options.LoggerFactory, service) };
 
     /// <summary>Makes a unary call.</summary>
     /// <param name="method">Method of the stub.</param>
@@ -217,13 +212,24 @@ internal sealed class CallExecutor
             : Limiter.AcquireAsync(request is V1.ExplainRequest or V1.SimulatePathsRequest, Timeout, deadline.Remaining, cancellationToken);
 
     /// <summary>Creates the options of a call that starts now; without a deadline, the call is unlimited.</summary>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
+    /// <exception cref="QuantraException">
+    /// CONFIGURATION_INVALID: the token cannot be sent. DEADLINE_EXCEEDED: it did not come in time.
+    /// </exception>
     public async ValueTask<CallOptions> CreateOptionsAsync(Deadline? deadline, CancellationToken cancellationToken)
     {
         var headers = new Metadata();
         foreach (var header in Headers)
             headers.Add(header);
-        await _token.AddToAsync(headers, cancellationToken).ConfigureAwait(false);
+        var adding = _token.AddToAsync(headers, cancellationToken).AsTask();
+        try
+        {
+            await adding.WaitAsync(deadline?.Remaining ?? Timeout, cancellationToken).ConfigureAwait(false);
+        }
+        catch (TimeoutException) when (!adding.IsCompleted)
+        {
+            throw Settings.CreateDeadlineError().ToException();
+        }
+
         return new CallOptions(headers, deadline?.AtUtc, cancellationToken);
     }
 
