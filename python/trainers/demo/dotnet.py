@@ -138,9 +138,9 @@ class DotnetProgram:
 
     def _finish_build(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
         """Wait for a build; return it if it failed, else record the hash of its sources."""
-        ended = _wait_for_end(build)
-        if ended.returncode:
-            return ended
+        result = _wait_for_end(build)
+        if result.returncode:
+            return result
         (self.folder / BUILDING).replace(self.folder / BUILT)
         return None
 

@@ -161,7 +161,7 @@ def train(
         if launched_rank() > 0:
             return
         image_model.network.module.cpu()
-        words = add_words(before, source.prompts, image_model.prompts, fresh=initial.objective is None)
+        words = add_words(before, source.prompts, image_model.prompts, is_untrained=initial.objective is None)
         facts = monitor.evaluator.facts if monitor else {}
         image_model.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         prompt = source.prompts[0]

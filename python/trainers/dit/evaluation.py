@@ -162,7 +162,9 @@ def evaluate(
         else:
             real = float(reward(targets, prompts, targets).mean())
             scores.append(RewardScore(reward.name, reward.title, value, real))
-    probability = next((scored.reward for scored in rewards if isinstance(scored.reward, PromptProbability)), None)
+    probability = next(
+        (validated.reward for validated in rewards if isinstance(validated.reward, PromptProbability)), None
+    )
     predictions = None
     if probability is not None:
         classifier = probability.classifier

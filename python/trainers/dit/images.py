@@ -66,17 +66,17 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
 
 def _find_problem(row: MetadataRow, numbers: Sequence[int]) -> str:
     """What is wrong with a line, or an empty string."""
-    where = f"line {row.number} of {FILE}"
+    location = f"line {row.number} of {FILE}"
     if len(row.cells) != COLUMNS or not row.cells[0]:
-        return f"{where} is not file|prompt, with one | between them; fix it"
+        return f"{location} is not file|prompt, with one | between them; fix it"
     if len(numbers) > 1:
         return f"the file is on lines {join_line_numbers(numbers)} of {FILE}; keep one"
     if leads_outside(row.cells[0]):
-        return f"{where} leads out of the folder; use an image inside it"
+        return f"{location} leads out of the folder; use an image inside it"
     if not row.cells[1]:
-        return f"{where} has no prompt; write what the image shows, or remove the line"
+        return f"{location} has no prompt; write what the image shows, or remove the line"
     if has_control(normal_text(row.cells[1])):
-        return f"{where} has a prompt with a control character; remove it"
+        return f"{location} has a prompt with a control character; remove it"
     return ""
 
 
@@ -214,17 +214,17 @@ def read_pictures(
             none is usable; the message lists them.
     """
     lines, refused = read_metadata(source)
-    bad, pictures = list(refused), list[PromptedImage]()
-    for done, (file, prompt) in enumerate(lines, start=1):
+    rejections, pictures = list(refused), list[PromptedImage]()
+    for number, (file, prompt) in enumerate(lines, start=1):
         try:
             check_prompt(prompt)
             pictures.append(PromptedImage(file, prompt, hash_pixels(prompt, decode(source / file, image_format))))
         except ImageError as error:
-            bad.append(RejectedFile(file, error.message))
-        on_progress(done, len(lines))
-    if bad and not (pictures and skip_bad):
-        raise DataError(describe_rejections(bad, len(pictures), "images"))
-    return ImageFolder(source, image_format, tuple(pictures), tuple(bad))
+            rejections.append(RejectedFile(file, error.message))
+        on_progress(number, len(lines))
+    if rejections and not (pictures and skip_bad):
+        raise DataError(describe_rejections(rejections, len(pictures), "images"))
+    return ImageFolder(source, image_format, tuple(pictures), tuple(rejections))
 
 
 def decode(path: Path, image_format: ImageFormat) -> Tensor:

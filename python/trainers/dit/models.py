@@ -193,11 +193,11 @@ class ImageModel:
         Raises:
             SchedulerError: The scheduler does not match the named objective.
         """
-        wanted = create_objective(name or "flow")
+        objective = create_objective(name or "flow")
         if self.objective is None:
-            return type(self)(self.network, self.latents, self.prompts, wanted, self._carried)
+            return type(self)(self.network, self.latents, self.prompts, objective, self._carried)
         if name is not None:
-            wanted.check(self.objective.scheduler())
+            objective.check(self.objective.scheduler())
         return self
 
     def save(self, folder: Path, notes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
@@ -274,8 +274,8 @@ def _read_index(folder: Path) -> Mapping[str, Any]:
         index = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{path} is damaged ({error}); restore it") from error
-    needed = ("_class_name", *PARTS, "tokenizer")
-    missing = [name for name in needed if not isinstance(index, dict) or name not in index]
+    required_keys = ("_class_name", *PARTS, "tokenizer")
+    missing = [name for name in required_keys if not isinstance(index, dict) or name not in index]
     if missing:
         raise ModelError(f"{path} lacks {', '.join(missing)}; restore it")
     if index["_class_name"] not in PIPELINES:
@@ -285,10 +285,10 @@ def _read_index(folder: Path) -> Mapping[str, Any]:
 
 def _find_class(folder: Path, name: str, index: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
     """Class of a part according to the index."""
-    named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
-    if named not in classes:
-        raise ModelError(f"{folder / INDEX} has {named} as {name}, expected {' or '.join(classes)}")
-    return classes[named]
+    class_name = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
+    if class_name not in classes:
+        raise ModelError(f"{folder / INDEX} has {class_name} as {name}, expected {' or '.join(classes)}")
+    return classes[class_name]
 
 
 def _load_network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:

@@ -52,7 +52,7 @@ class PromptCondition(NamedTuple):
         """Replace the rows in `dropped`, bool [N], by the only row of another condition."""
         parts = zip(self, other, strict=True)
         return type(self)(
-            *(torch.where(dropped.view(-1, *[1] * (own.ndim - 1)), instead, own) for own, instead in parts)
+            *(torch.where(dropped.view(-1, *[1] * (part.ndim - 1)), replacement, part) for part, replacement in parts)
         )
 
 

@@ -21,7 +21,7 @@ MAX_LISTED: Final = 5
 
 
 def add_words(
-    before: frozenset[str] | None, prompts: Iterable[str], encoder: "PromptEncoder", *, fresh: bool
+    before: frozenset[str] | None, prompts: Iterable[str], encoder: "PromptEncoder", *, is_untrained: bool
 ) -> list[str] | None:
     """Words that a model knows after a training run, sorted; None if those before it are unknown.
 
@@ -29,9 +29,9 @@ def add_words(
         before: Words before the training.
         prompts: Prompts of the training.
         encoder: Encoder of the prompts.
-        fresh: Whether the model was untrained before.
+        is_untrained: Whether the model was untrained before.
     """
-    if before is None and not fresh:
+    if before is None and not is_untrained:
         return None
     return sorted((before or frozenset()).union(*map(encoder.words, prompts)))
 
@@ -69,8 +69,8 @@ def describe_unknown_words_of_folder(
 
 def _join_words(words: Collection[str]) -> str:
     """Quoted words, at most `MAX_LISTED`."""
-    shown = ", ".join(map(repr, [*words][:MAX_LISTED]))
-    return f"{shown} and {len(words) - MAX_LISTED} more words" if len(words) > MAX_LISTED else shown
+    listing = ", ".join(map(repr, [*words][:MAX_LISTED]))
+    return f"{listing} and {len(words) - MAX_LISTED} more words" if len(words) > MAX_LISTED else listing
 
 
 def read_priors(path: Path) -> dict[str, Tensor]:

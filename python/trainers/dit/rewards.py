@@ -40,8 +40,8 @@ def ssim(images: Tensor, targets: Tensor) -> Tensor:
 
     Wang et al., "Image quality assessment: from error visibility to structural similarity" (2004).
     """
-    channels, least = images.shape[1], min(images.shape[2:])
-    size = min(WINDOW, least - (least + 1) % 2)
+    channels, shorter_side = images.shape[1], min(images.shape[2:])
+    size = min(WINDOW, shorter_side - (shorter_side + 1) % 2)
     line = torch.exp(-((torch.arange(size) - (size - 1) / 2) ** 2) / (2 * SPREAD**2))
     gaussian = torch.outer(line, line) / line.sum() ** 2
     kernel = gaussian.to(images).expand(channels, 1, -1, -1)
@@ -49,10 +49,12 @@ def ssim(images: Tensor, targets: Tensor) -> Tensor:
     def mean(values: Tensor) -> Tensor:
         return functional.conv2d(values, kernel, groups=channels)
 
-    drawn, real = mean(images), mean(targets)
-    variances = mean(images * images) - drawn * drawn, mean(targets * targets) - real * real
-    covariance = mean(images * targets) - drawn * real
-    likeness = (2 * drawn * real + LUMINANCE) / (drawn * drawn + real * real + LUMINANCE)
+    image_mean, target_mean = mean(images), mean(targets)
+    variances = mean(images * images) - image_mean * image_mean, mean(targets * targets) - target_mean * target_mean
+    covariance = mean(images * targets) - image_mean * target_mean
+    likeness = (2 * image_mean * target_mean + LUMINANCE) / (
+        image_mean * image_mean + target_mean * target_mean + LUMINANCE
+    )
     return (likeness * (2 * covariance + CONTRAST) / (variances[0] + variances[1] + CONTRAST)).mean((1, 2, 3))
 
 
@@ -129,9 +131,9 @@ class PromptClassifier(nn.Module):
         """
         unknown = sorted({prompt for prompt in prompts if prompt not in self._indices})
         if unknown:
-            more = f" and {len(unknown) - 1} other prompts" if unknown[1:] else ""
+            rest = f" and {len(unknown) - 1} other prompts" if unknown[1:] else ""
             raise RewardError(
-                f"the classifier has no training image of {unknown[0]!r}{more}; hold out only prompts of training "
+                f"the classifier has no training image of {unknown[0]!r}{rest}; hold out only prompts of training "
                 "images, or choose another reward"
             )
         return torch.tensor([self._indices[prompt] for prompt in prompts])

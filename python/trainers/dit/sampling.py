@@ -41,11 +41,11 @@ class GuidedNetwork:
 
     def __call__(self, latents: Tensor, timesteps: Tensor) -> Tensor:
         """Predict for latents, float32 [N, channels, side, side], at timesteps [N]; same shape as the latents."""
-        prompted = self._network.predict(latents, timesteps, self._condition)
+        prediction = self._network.predict(latents, timesteps, self._condition)
         if self._guidance <= UNGUIDED:
-            return prompted
-        without = self._network.predict(latents, timesteps, self._unconditional)
-        return without + self._guidance * (prompted - without)
+            return prediction
+        unconditional = self._network.predict(latents, timesteps, self._unconditional)
+        return unconditional + self._guidance * (prediction - unconditional)
 
 
 def draw_initial_noise(model: ImageModel, count: int, seed: int) -> Tensor:
@@ -95,15 +95,15 @@ def draw_images(
     device = next(model.network.module.parameters()).device
     tokens, noise = model.prompts.tokens(prompts), draw_initial_noise(model, len(prompts), sampling.seed)
     plans = stack_priors(priors, len(prompts), model.network)
-    drawn: list[Tensor] = []
+    images: list[Tensor] = []
     for first in range(0, len(prompts), sampling.at_once):
         rows = slice(first, first + sampling.at_once)
         condition = model.prompts.embed(type(tokens)(*(part[rows].to(device) for part in tokens)))
         condition = condition.with_prior_tokens(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
-        drawn.append(model.latents.decode(latents).cpu())
+        images.append(model.latents.decode(latents).cpu())
         on_progress(min(rows.stop, len(prompts)), len(prompts))
-    return torch.cat(drawn)
+    return torch.cat(images)
 
 
 def as_image(pixels: Tensor) -> Image.Image:

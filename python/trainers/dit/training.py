@@ -36,14 +36,14 @@ class NoiseDraw(NamedTuple):
     """Random values of a batch.
 
     Attributes:
-        within: Position of the latents in their posterior, in standard deviations from its mean: float32 [N, channels,
-            side, side].
+        posterior_noise: Position of the latents in their posterior, in standard deviations from its mean: float32
+            [N, channels, side, side].
         noise: Noise, of the same shape.
         times: Times of the objective, [N].
         dropped: Rows whose prompts are dropped, bool [N].
     """
 
-    within: Tensor
+    posterior_noise: Tensor
     noise: Tensor
     times: Tensor
     dropped: Tensor
@@ -68,9 +68,9 @@ class NoiseSource:
 
     def __call__(self, like: Tensor) -> NoiseDraw:
         """Draw for latents of this shape, float32 [N, channels, side, side]."""
-        within, noise = torch.randn_like(like), torch.randn_like(like)
+        posterior_noise, noise = torch.randn_like(like), torch.randn_like(like)
         times = self._objective.times(len(like), device=like.device)
-        return NoiseDraw(within, noise, times, torch.rand(len(like), device=like.device) < self._dropout)
+        return NoiseDraw(posterior_noise, noise, times, torch.rand(len(like), device=like.device) < self._dropout)
 
 
 @final
@@ -97,7 +97,7 @@ class DenoisingLoss:
         """Weighted squared error of the prediction, as a mean over images."""
         posterior, condition = batch if isinstance(batch, EncodedImages) else self._encode(batch)
         draw = self._draw(posterior.mean)
-        latents = posterior.mean + posterior.deviation * draw.within
+        latents = posterior.mean + posterior.deviation * draw.posterior_noise
         noised = self._objective.noised(latents, draw.noise, draw.times)
         if self._unconditional.mask.device != latents.device:
             self._unconditional = self._unconditional.move_to(latents.device)
@@ -221,8 +221,8 @@ def compute_warmup_factor(step: int, *, steps: int) -> float:
 
 def build_rounds(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
     """Rounds with enough batches for all processes."""
-    each = divide_into_rounds(recipe.steps).round_steps * recipe.accumulate * launched_size()
-    return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
+    batches_per_round = divide_into_rounds(recipe.steps).round_steps * recipe.accumulate * launched_size()
+    return BatchRounds[Any](images, size=recipe.batch_size, batches=batches_per_round, seed=recipe.seed)
 
 
 def build_result(history: tuple[EpochReport, ...]) -> ImageTrainingResult:

@@ -118,8 +118,8 @@ class NoBestWeightsError(LoopError):
 
 def join_names(names: Sequence[str]) -> str:
     """Join names with commas for messages; of many, only the first few."""
-    more = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
-    return ", ".join(names[:MAX_SHOWN_NAMES]) + more
+    rest = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
+    return ", ".join(names[:MAX_SHOWN_NAMES]) + rest
 
 
 def describe_parameters(names: Sequence[str]) -> str:

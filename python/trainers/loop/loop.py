@@ -122,8 +122,8 @@ class Loop(Generic[Batch]):
         for name, count in (("accumulate", accumulate), ("skip_limit", skip_limit), ("audit_steps", audit_steps)):
             if count is not None and count < 1:
                 raise SettingsError(f"{name} is {count}; it must be 1 or more")
-        chosen: Sequence[str] = (oom, batch_coupled, nonfinite, resume_rates)
-        for choice, (name, choices) in zip(chosen, CHOICES.items(), strict=True):
+        values: Sequence[str] = (oom, batch_coupled, nonfinite, resume_rates)
+        for choice, (name, choices) in zip(values, CHOICES.items(), strict=True):
             if choice not in choices:
                 raise SettingsError(f"{name} is {choice!r}; it must be {' or '.join(map(repr, choices))}")
         trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}

@@ -412,7 +412,7 @@ def _record(reports: Iterable[Report], path: Path, *, skip: int, windows: int) -
     activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     activities += [ProfilerActivity.XPU] if torch.xpu.is_available() else []
     recording = profile(activities=activities, record_shapes=True, acc_events=True)
-    seen = 0
+    window_count = 0
     last: tuple[int, int] | None = None
     with ExitStack() as stack:
         if not skip:
@@ -421,13 +421,13 @@ def _record(reports: Iterable[Report], path: Path, *, skip: int, windows: int) -
             # A window counts at its first report, when all its phases are complete.
             if isinstance(report, StepReport) and (report.epoch, report.window) != last:
                 last = (report.epoch, report.window)
-                seen += 1
-                if seen == skip:
+                window_count += 1
+                if window_count == skip:
                     stack.enter_context(_recorded(recording, path))
-                elif seen == skip + windows:
+                elif window_count == skip + windows:
                     stack.close()
             yield report
-    yield _make_trace_notice(path, seen=seen, skip=skip, windows=windows)
+    yield _make_trace_notice(path, window_count=window_count, skip=skip, windows=windows)
 
 
 @contextmanager
@@ -443,13 +443,13 @@ def _recorded(recording: profile, path: Path) -> Generator[None]:
         recording.export_chrome_trace(str(path))
 
 
-def _make_trace_notice(path: Path, *, seen: int, skip: int, windows: int) -> TrainingNotice:
+def _make_trace_notice(path: Path, *, window_count: int, skip: int, windows: int) -> TrainingNotice:
     """Return a notice on the recorded windows."""
-    recorded = min(seen - skip, windows)
+    recorded = min(window_count - skip, windows)
     if recorded <= 0:
         return TrainingNotice(
-            message=f"too few windows for a trace: the run had {seen}, and the first {skip} are skipped; train longer "
-            "or skip fewer"
+            message=f"too few windows for a trace: the run had {window_count}, and the first {skip} are skipped; train "
+            "longer or skip fewer"
         )
     if not path.exists():  # torch does not raise an error when it cannot write
         return TrainingNotice(message=f"the trace of {recorded} windows could not be written to {path}")

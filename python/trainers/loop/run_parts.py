@@ -230,12 +230,14 @@ class RunParts(Generic[Batch]):
 
     def _build_shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
         settings = self.settings
-        own, foreign = set(phase.parameters), set(self._list_foreign(phase))
+        parameters, foreign = set(phase.parameters), set(self._list_foreign(phase))
         return SharedForward(
             phase,
             users=[other.name for other in settings.phases if other.uses == phase.name],
             frozen=FrozenParameters(self._list_foreign(phase)),
-            modules=[part for module in settings.trained.values() for part in find_phase_modules(module, own, foreign)],
+            modules=[
+                part for module in settings.trained.values() for part in find_phase_modules(module, parameters, foreign)
+            ],
             device=settings.device,
             precision=settings.precisions[phase.name],
         )
@@ -272,19 +274,19 @@ class RunParts(Generic[Batch]):
 
 
 def find_phase_modules(
-    module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]
+    module: nn.Module, phase_parameters: AbstractSet[Parameter], foreign: AbstractSet[Parameter]
 ) -> Iterator[nn.Module]:
     """Yield the parts of a module that belong to one phase: they hold its parameters and no others.
 
     Args:
         module: The module to search.
-        own: The phase's parameters, of any shapes [...].
+        phase_parameters: The phase's parameters, of any shapes [...].
         foreign: The parameters of the other phases.
     """
     parameters = set(module.parameters())
     if parameters.isdisjoint(foreign):
-        if not parameters.isdisjoint(own):
+        if not parameters.isdisjoint(phase_parameters):
             yield from module.modules()
         return
     for child in module.children():
-        yield from find_phase_modules(child, own, foreign)
+        yield from find_phase_modules(child, phase_parameters, foreign)

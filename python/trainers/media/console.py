@@ -40,13 +40,13 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
 
 
-def make_progress_counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
+def make_progress_counter(participle: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
     """Make a callback that shows a count, such as "prepared 3 of 10 clips", on one line of a terminal."""
-    shown = sys.stderr.isatty() and not silent
+    is_visible = sys.stderr.isatty() and not silent
 
     def show(count: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{done} {count} of {total} {noun}" + ("\n" if count == total else ""))
+        if is_visible:
+            sys.stderr.write(f"\r{participle} {count} of {total} {noun}" + ("\n" if count == total else ""))
             sys.stderr.flush()
 
     return show

@@ -100,8 +100,8 @@ def partition_rows(
 
 def join_line_numbers(numbers: Sequence[int]) -> str:
     """List line numbers in words, up to `MAX_LISTED` of them."""
-    more = len(numbers) - MAX_LISTED
-    return ", ".join(map(str, numbers[:MAX_LISTED])) + (f" and {more:,} more" if more > 0 else "")
+    rest = len(numbers) - MAX_LISTED
+    return ", ".join(map(str, numbers[:MAX_LISTED])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def normal_text(text: str) -> str:
@@ -119,16 +119,16 @@ def leads_outside(name: str) -> bool:
     return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
-def describe_rejections(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
+def describe_rejections(refused: Sequence[RejectedFile], usable_count: int, noun: str) -> str:
     """Message that lists the rejected files and their share of all.
 
     Args:
         refused: Rejected files.
-        good: Number of usable files.
+        usable_count: Number of usable files.
         noun: Plural noun for the files.
     """
     lines = [f"  {rejected.name}: {rejected.reason}" for rejected in refused[:MAX_LISTED]]
-    more = [f"  and {len(refused) - MAX_LISTED} more"] if len(refused) > MAX_LISTED else []
-    total = len(refused) + good
-    remedy = "fix them, or leave them out with --skip-bad" if good else "nothing is left to train on"
-    return "\n".join([f"{len(refused)} of {total} {noun} cannot be used; {remedy}:", *lines, *more])
+    rest = [f"  and {len(refused) - MAX_LISTED} more"] if len(refused) > MAX_LISTED else []
+    total = len(refused) + usable_count
+    remedy = "fix them, or leave them out with --skip-bad" if usable_count else "nothing is left to train on"
+    return "\n".join([f"{len(refused)} of {total} {noun} cannot be used; {remedy}:", *lines, *rest])

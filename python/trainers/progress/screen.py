@@ -132,8 +132,8 @@ def _format_phase(name: str, totals: PhaseTotals) -> str:
         problems.append(f"{totals.zero_gradients} with zero gradients")
     if totals.shortages:
         problems.append(f"memory ran out {format_times(totals.shortages)}")
-    shown = f"{name} loss {totals.loss:.6g}".lstrip()
-    return f"{shown} ({', '.join(problems)})" if problems else shown
+    text = f"{name} loss {totals.loss:.6g}".lstrip()
+    return f"{text} ({', '.join(problems)})" if problems else text
 
 
 def _list_pace(report: EpochReport) -> Iterator[str]:
@@ -255,14 +255,14 @@ class _BarContent:
     def state(self) -> str:
         """The numbers next to the bar."""
         several = len(self.losses) > 1
-        shown = [f"{name if several else 'loss'} {loss:.4f}" for name, loss in self.losses.items()]
+        texts = [f"{name if several else 'loss'} {loss:.4f}" for name, loss in self.losses.items()]
         if self.validation is not None:
-            shown.append(f"validation {self.validation:.4f}")
+            texts.append(f"validation {self.validation:.4f}")
         if self.pace is not None:
-            shown.extend(self.pace.rates())
+            texts.extend(self.pace.rates())
         if self.micro_batch_limit is not None:
-            shown.append(f"cut to {self.micro_batch_limit}")
-        return "  ".join(shown)
+            texts.append(f"cut to {self.micro_batch_limit}")
+        return "  ".join(texts)
 
 
 @final
@@ -370,9 +370,9 @@ class _StepLines:
         self._stream = stream
 
     def __call__(self, steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:
-        every = -(-len(steps) // MAX_LINES)
+        interval = -(-len(steps) // MAX_LINES)
         for count, step in enumerate(steps):
-            if count % every == 0:
+            if count % interval == 0:
                 self._stream.write(f"{title} {count + 1}/{len(steps)}  {tell(step)}\n")
                 self._stream.flush()
             yield step

@@ -28,7 +28,7 @@ from trainers.options import RunOptions, consumer
 from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progress_on
 from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import Warn, discard, without_repeats
-from trainers.stock.ensembles.command import describe_joined, print_joined
+from trainers.stock.ensembles.command import describe_ensemble, print_ensemble
 from trainers.stock.ensembles.member_training import BEST, USUAL_BUDGET, BestPlan, parse_budget, train_best
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection
@@ -182,7 +182,7 @@ def _train_best(
     covariates, panel = files.read(), map_bars(bars.read(), cache)
     trainer = member_trainer(run, machines)
     with claim_members(folder):
-        joined, left_out = train_best(
+        joined_ensemble, left_out = train_best(
             plan,
             panel,
             out,
@@ -197,9 +197,9 @@ def _train_best(
         )
     if run.as_json:
         reasons = [{"name": name, "reason": reason} for name, reason in left_out.items()]
-        write_json({**describe_joined(joined), "left_out": reasons})
+        write_json({**describe_ensemble(joined_ensemble), "left_out": reasons})
         return
-    print_joined(joined)
+    print_ensemble(joined_ensemble)
     print_artifact_commands(out, bars, files)
 
 
@@ -308,13 +308,13 @@ def run_training(
         typer.Exit: a signal stopped the training after it wrote a checkpoint.
     """
     folder = out.with_name(out.name + RUN)
-    shown = consumer(options, folder, sys.stdout, rank=rank)
+    report_consumer = consumer(options, folder, sys.stdout, rank=rank)
     try:
         return train(
             material,
             recipe,
             out,
-            consume=shown if limit is None else ConsumerChain([shown, limit]),
+            consume=report_consumer if limit is None else ConsumerChain([report_consumer, limit]),
             # Only the first process of a group reports.
             announce=make_announcer(as_json=options.as_json) if rank == 0 else discard,
             warn=(warn or make_warner(as_json=options.as_json)) if rank == 0 else discard,

@@ -122,8 +122,8 @@ def find_untrained_symbol_warnings(
     Raises:
         ConfigurationError: the training split holds no window.
     """
-    known = frozenset[str]() if parent is None else parent.symbols
-    symbols = [symbol for symbol in find_untrained_symbols(history, splits) if symbol not in known]
+    parent_symbols = frozenset[str]() if parent is None else parent.symbols
+    symbols = [symbol for symbol in find_untrained_symbols(history, splits) if symbol not in parent_symbols]
     if not symbols:
         return ()
     line = (
@@ -182,15 +182,15 @@ def check_outcomes_vary(test: EvaluationSet) -> None:
         ConfigurationError: they do not.
     """
     for h, horizon in enumerate(test.horizons):
-        known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
-        if known.size == 0:
+        outcomes = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
+        if outcomes.size == 0:
             raise ConfigurationError(
                 f"no outcome {horizon} sessions ahead is known on the evaluated days; give later bars"
             )
-        if np.ptp(known) == 0:
+        if np.ptp(outcomes) == 0:
             raise ConfigurationError(
-                f"every outcome {horizon} sessions ahead is {known[0]:g} on the evaluated days: forecasts of constant "
-                "prices cannot be scored; give other bars"
+                f"every outcome {horizon} sessions ahead is {outcomes[0]:g} on the evaluated days: forecasts of "
+                "constant prices cannot be scored; give other bars"
             )
 
 
@@ -212,8 +212,8 @@ def note_missing_bars(history: History, windows: TrainingWindows, splits: DataSp
         present = bars.present[s, evaluated]
         rows = np.flatnonzero(present)
         if rows[-1] < len(present) - 1:
-            ended = format_date(int(bars.sessions[evaluated][rows[-1]]))
-            notes.append(f"{symbol} has no bar after {ended}: only outcomes known by then are scored")
+            last_day = format_date(int(bars.sessions[evaluated][rows[-1]]))
+            notes.append(f"{symbol} has no bar after {last_day}: only outcomes known by then are scored")
         if (gap := int((~present[rows[0] : rows[-1]]).sum())) > 0:
             notes.append(f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out")
         if np.nanmin(bars.close[s, evaluated]) == np.nanmax(bars.close[s, evaluated]):

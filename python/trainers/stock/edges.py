@@ -67,29 +67,29 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
 
 def remove_market(returns: FloatArray) -> FloatArray:
     """[S, T] residuals of each stock's regression on the mean return of the day; NaN where unknown."""
-    known = np.isfinite(returns)
-    market = np.where(known, returns, 0).sum(0) / np.maximum(known.sum(0), 1)
-    centred = _subtract_means(returns, known)
-    factor = _subtract_means(np.broadcast_to(market, returns.shape), known)
+    is_known = np.isfinite(returns)
+    market = np.where(is_known, returns, 0).sum(0) / np.maximum(is_known.sum(0), 1)
+    centred = _subtract_means(returns, is_known)
+    factor = _subtract_means(np.broadcast_to(market, returns.shape), is_known)
     slope = (centred * factor).sum(1) / np.maximum((factor * factor).sum(1), np.finfo(np.float64).tiny)
-    return np.where(known, centred - slope[:, None] * factor, np.nan)
+    return np.where(is_known, centred - slope[:, None] * factor, np.nan)
 
 
 def correlate(values: FloatArray) -> FloatArray:
     """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `MIN_SESSIONS`."""
-    known = np.isfinite(values)
-    centred = _subtract_means(values, known)
-    shared = known.astype(np.float64)
+    is_known = np.isfinite(values)
+    centred = _subtract_means(values, is_known)
+    shared = is_known.astype(np.float64)
     power = (centred * centred) @ shared.T
     spread = np.sqrt(power * power.T)
     enough = (shared @ shared.T >= MIN_SESSIONS) & (spread > 0)
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 
-def _subtract_means(values: FloatArray, known: BoolArray) -> FloatArray:
+def _subtract_means(values: FloatArray, is_known: BoolArray) -> FloatArray:
     """Deviations from each row's mean over its known values, 0 where unknown."""
-    mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
-    return np.where(known, values - mean[:, None], 0.0)
+    mean = np.where(is_known, values, 0).sum(1) / np.maximum(is_known.sum(1), 1)
+    return np.where(is_known, values - mean[:, None], 0.0)
 
 
 def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:

@@ -106,7 +106,7 @@ def fit_best(
                 raise ConfigurationError(str(error)) from error
             return save_trained(files, member_folder)
 
-        joined, _ = train_best(
+        ensemble, _ = train_best(
             plan,
             panel,
             folder / BEST,
@@ -118,4 +118,4 @@ def fit_best(
             announce=output.announce,
             warn=warn,
         )
-        return FittedArtifact.load(joined.folder)
+        return FittedArtifact.load(ensemble.folder)

@@ -44,13 +44,13 @@ def join_parts(parts: Iterable[Tensor], count: int) -> Tensor:
 
     Each part is copied at once: small tensors left between large temporary ones would fragment memory.
     """
-    whole, first = torch.empty(0), 0
+    result, first = torch.empty(0), 0
     for part in parts:
         if first == 0:
-            whole = part.new_empty((count, *part.shape[1:]))
-        whole[first : first + len(part)] = part
+            result = part.new_empty((count, *part.shape[1:]))
+        result[first : first + len(part)] = part
         first += len(part)
-    return whole
+    return result
 
 
 def forecast_values(
@@ -119,8 +119,8 @@ def calibrate(
 
 def _compute_offset(residuals: FloatArray, level: float) -> float:
     """The `level` quantile of residuals with the (n + 1) correction, rounded away from the median."""
-    known = np.sort(residuals[np.isfinite(residuals)])
-    count = len(known)
+    ordered = np.sort(residuals[np.isfinite(residuals)])
+    count = len(ordered)
     exact = round((count + 1) * level, 9)  # 0.55 * 100 is a little more than 55
     rank = np.ceil(exact) if level > MEDIAN else np.floor(exact)
-    return float(known[int(np.clip(rank, 1, count)) - 1])
+    return float(ordered[int(np.clip(rank, 1, count)) - 1])

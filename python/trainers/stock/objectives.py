@@ -48,9 +48,9 @@ class QuantileTask:
     def loss(self, batch: WindowBatch) -> Loss:
         """Mean over the known targets of a batch."""
         self._levels = _move_to_device_of(batch.target, self._levels)
-        known, count = _mask_known(batch.target)
+        is_known, count = _mask_known(batch.target)
         quantiles: Tensor = self._network(batch.inputs)
-        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, known, count), count=count)
+        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, is_known, count), count=count)
 
 
 class Ranking(NamedTuple):
@@ -77,19 +77,19 @@ def compute_ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
         scores: [P, S, H]
         outcomes: [P, S, H] in any unit, NaN where unknown; ties are ranked in their given order.
     """
-    known = torch.isfinite(outcomes)
-    count = known.sum(1, keepdim=True)
-    order = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
-    ranks = _subtract_means(order.to(scores.dtype), known, count)
-    ours = _subtract_means(scores, known, count)
+    is_known = torch.isfinite(outcomes)
+    count = is_known.sum(1, keepdim=True)
+    order = torch.where(is_known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
+    ranks = _subtract_means(order.to(scores.dtype), is_known, count)
+    ours = _subtract_means(scores, is_known, count)
     spread = (ours.square().sum(1) * ranks.square().sum(1) + TINY).sqrt()
     return Ranking(loss=1 - (ours * ranks).sum(1) / spread, known=count.squeeze(1))
 
 
-def _subtract_means(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
+def _subtract_means(values: Tensor, is_known: Tensor, count: Tensor) -> Tensor:
     """Deviations from the day's mean of known values, 0 where unknown."""
-    mean = (values * known).sum(1, keepdim=True) / count.clamp(min=1)
-    return (values - mean) * known
+    mean = (values * is_known).sum(1, keepdim=True) / count.clamp(min=1)
+    return (values - mean) * is_known
 
 
 @final
@@ -123,9 +123,9 @@ class PanelTask:
         Raises:
             ContractError: the network's output is not a `PanelOutput` of the batch's sizes.
         """
-        known, count = _mask_known(batch.target)
+        is_known, count = _mask_known(batch.target)
         output = self._output(batch)
-        pinball = _average_pinball(output.quantiles, batch.target, self._levels, known, count)
+        pinball = _average_pinball(output.quantiles, batch.target, self._levels, is_known, count)
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
         self._spread = _move_to_device_of(batch.target, self._spread)
         outcomes = _reshape_by_day(location + scale * self._spread * batch.target, batch.panels)
@@ -139,9 +139,9 @@ class PanelTask:
         Raises:
             ContractError: as `loss`.
         """
-        known, count = _mask_known(batch.target)
+        is_known, count = _mask_known(batch.target)
         quantiles = self._output(batch).quantiles
-        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, known, count), count=count)
+        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, is_known, count), count=count)
 
     def _output(self, batch: PanelBatch) -> PanelOutput:
         self._levels = _move_to_device_of(batch.target, self._levels)
@@ -168,14 +168,14 @@ def _move_to_device_of(other: Tensor, constant: Tensor) -> Tensor:
 
 def _mask_known(targets: Tensor) -> tuple[Tensor, int]:
     """Mask and number of known targets; call it before the forward, because it waits for a GPU."""
-    known = torch.isfinite(targets)
-    return known, int(known.sum())
+    is_known = torch.isfinite(targets)
+    return is_known, int(is_known.sum())
 
 
-def _average_pinball(quantiles: Tensor, targets: Tensor, levels: Tensor, known: Tensor, count: int) -> Tensor:
+def _average_pinball(quantiles: Tensor, targets: Tensor, levels: Tensor, is_known: Tensor, count: int) -> Tensor:
     """Mean pinball loss over the known targets and the levels."""
-    losses = compute_pinball_loss(quantiles.float(), torch.where(known, targets, 0.0), levels).mean(-1)
-    return (losses * known).sum() / max(count, 1)
+    losses = compute_pinball_loss(quantiles.float(), torch.where(is_known, targets, 0.0), levels).mean(-1)
+    return (losses * is_known).sum() / max(count, 1)
 
 
 def _reshape_by_day(values: Tensor, panels: int) -> Tensor:

@@ -81,8 +81,8 @@ def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.D
     positions = np.searchsorted(bars.sessions, forecasts.sessions)
     outcomes = np.concatenate([target.labels(adjusted) for _, adjusted in bars.adjusted_blocks()])  # [S, T, H]
     ends = positions[:, None] + target.lag + np.array(forecasts.horizons)
-    known = np.isfinite(forecasts.values).all(axis=-1) & (ends < len(bars.sessions))[:, None]
-    s, d, h = np.nonzero(known.transpose(1, 0, 2))
+    is_known = np.isfinite(forecasts.values).all(axis=-1) & (ends < len(bars.sessions))[:, None]
+    s, d, h = np.nonzero(is_known.transpose(1, 0, 2))
     frame = pl.DataFrame(
         {
             "unique_id": np.array(bars.symbols)[s],

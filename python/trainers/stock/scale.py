@@ -139,11 +139,11 @@ def _select_windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> Trainin
     positions = list_decisions(part, bars.sessions, draft.target)
     positions = positions[positions >= draft.bars_needed - 1]
     present = bars.present
-    known = present.copy()
+    has_return = present.copy()
     if draft.target.kind is TargetKind.LOG_RETURN:
-        known[:, 1:] &= present[:, :-1]
-        known[:, 0] = False
-    usable = present & draft.has_enough(draft.counts(present, (np.where(known, 0.0, np.nan),)))
+        has_return[:, 1:] &= present[:, :-1]
+        has_return[:, 0] = False
+    usable = present & draft.has_enough(draft.counts(present, (np.where(has_return, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
         raise make_missing_windows_error(part, draft)
@@ -187,8 +187,8 @@ def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolAr
     rows = ranged & np.isfinite(outcomes)
     if rows.sum() < MIN_WINDOWS:
         return (0.0,) * (terms.shape[1] + 1)
-    known = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
-    return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
+    columns = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
+    return tuple(np.linalg.lstsq(columns, outcomes[rows])[0].tolist())
 
 
 # --- GARCH

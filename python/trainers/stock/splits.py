@@ -290,7 +290,7 @@ def describe_origin(card: Mapping[str, Json]) -> tuple[str, ...]:
 
 def select_unseen_part(
     sessions: NDArray[np.int32],
-    seen: int,
+    last_seen: int,
     target: Target,
     calendar: SessionCalendar,
     *,
@@ -301,7 +301,7 @@ def select_unseen_part(
 
     Args:
         sessions: [T] of the bars, yyyymmdd.
-        seen: Last session seen, yyyymmdd.
+        last_seen: Last session seen, yyyymmdd.
         target: The forecast quantity.
         calendar: Gives the first allowed day if the bars end before it.
         start: First decision day; None for the first allowed one.
@@ -311,18 +311,18 @@ def select_unseen_part(
         InSampleError: The model has seen the bars or the requested days.
         ConfigurationError: No bar is left for an outcome, or `end` is before `start`.
     """
-    first = int(np.searchsorted(sessions, seen, side="right"))
-    allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
-    if start is not None and start <= seen:
-        raise _make_seen_days_error(f"decision days start on {format_date(start)}", seen, allowed)
+    first = int(np.searchsorted(sessions, last_seen, side="right"))
+    allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(last_seen, 1)[0])
+    if start is not None and start <= last_seen:
+        raise _make_seen_days_error(f"decision days start on {format_date(start)}", last_seen, allowed)
     if end is not None and end < allowed:
-        raise _make_seen_days_error(f"decision days end on {format_date(end)}", seen, allowed)
+        raise _make_seen_days_error(f"decision days end on {format_date(end)}", last_seen, allowed)
     if start is not None and end is not None and end < start:
         raise ConfigurationError(
             f"the last decision day, {format_date(end)}, is before the first, {format_date(start)}"
         )
     if first == len(sessions):
-        raise _make_seen_days_error(f"the bars end on {format_date(int(sessions[-1]))}", seen, allowed)
+        raise _make_seen_days_error(f"the bars end on {format_date(int(sessions[-1]))}", last_seen, allowed)
     if start is not None:
         first = int(np.searchsorted(sessions, start))
     last = len(sessions) - 1
@@ -337,9 +337,9 @@ def select_unseen_part(
     return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
-def _make_seen_days_error(request: str, seen: int, allowed: int) -> InSampleError:
+def _make_seen_days_error(request: str, last_seen: int, allowed: int) -> InSampleError:
     return InSampleError(
-        f"{request}, but the artifact has seen labels up to {format_date(seen)}, in training, selection or "
+        f"{request}, but the artifact has seen labels up to {format_date(last_seen)}, in training, selection or "
         f"calibration; scores there would be meaningless. The first allowed decision day is {format_date(allowed)}"
     )
 

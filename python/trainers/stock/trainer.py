@@ -233,13 +233,13 @@ class StockTrainer:
         """
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
-            panel, source, shown = load_bars(bars, cache), read_covariates(covariates), output
+            panel, source, reporting = load_bars(bars, cache), read_covariates(covariates), output
             if self.on_report is not None:
-                shown = replace(output, consume=ConsumerChain([ReportCallback(self.on_report), output.consume]))
+                reporting = replace(output, consume=ConsumerChain([ReportCallback(self.on_report), output.consume]))
             if self._best is None:
-                fitted = fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
+                fitted = fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, reporting)
             else:
-                fitted = fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
+                fitted = fit_best(self._best, panel, source, cache, reporting, self._jobs(output.tell))
             model = fitted.build_model(self._forecast_device, max_rows=MAX_ROWS)
             output.tell(fitted.sentence)
         object.__setattr__(self, "_artifact", fitted)  # the settings are frozen

@@ -348,8 +348,8 @@ def score_on_test(
         engine, build_output_map(new_artifact.manifest), history, windows, new_artifact.manifest.universe
     )
     plan = quick_baselines(new_artifact.manifest.target.kind, len(history.bars.symbols))
-    seen = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
-    result = benchmark(test, MODEL_NAME, forecasts, seen, plan, track_steps=track_steps)
+    information = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
+    result = benchmark(test, MODEL_NAME, forecasts, information, plan, track_steps=track_steps)
     scores: dict[str, Json] = {
         "scores": card.encode_scores(test, result.rows, unit=UNITS[new_artifact.manifest.target.kind]),
         "calibration": card.encode_calibration(test, forecasts),

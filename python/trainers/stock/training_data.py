@@ -164,13 +164,15 @@ class ParentArtifact:
         Raises:
             ConfigurationError: the static covariates differ from the parent's.
         """
-        fitted, known = pipeline.features, self.stored.artifact.pipeline.features.statics
-        if _list_variables(fitted.statics) != _list_variables(known):
+        fitted, parent_statics = pipeline.features, self.stored.artifact.pipeline.features.statics
+        if _list_variables(fitted.statics) != _list_variables(parent_statics):
             raise ConfigurationError(
                 f"the static covariates are {_format_variables(fitted.statics)}, but the artifact to start from reads "
-                f"{_format_variables(known)}; give the same (--static)"
+                f"{_format_variables(parent_statics)}; give the same (--static)"
             )
-        return replace(pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=known.categories)))
+        return replace(
+            pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=parent_statics.categories))
+        )
 
 
 def _read_origin(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:

@@ -96,8 +96,8 @@ class TrainingRunner:
             on_failure(job.name, error)
 
         if not self.jobs.is_parallel:
-            done = self.jobs.run(lambda: train_here, jobs(), count=len(missing), on_failure=fail)
-            yield from ((job.name, trained) for job, trained in done)
+            results = self.jobs.run(lambda: train_here, jobs(), count=len(missing), on_failure=fail)
+            yield from ((job.name, trained) for job, trained in results)
             return
         prepare = PackedTrainings({name: trainings[name] for name in missing}).worker
         for job, files in self.jobs.run(prepare, jobs(), count=len(missing), name=_name_job, on_failure=fail):

@@ -190,8 +190,8 @@ class LengthBucketSampler(Sampler[list[int]]):
         stream = self._stream(draw)
         while True:
             pool = sorted(islice(stream, POOL * self._size), key=self._frames.__getitem__)
-            cut = list(self._cut(pool))
-            yield from (cut[index] for index in torch.randperm(len(cut), generator=draw).tolist())
+            batches = list(self._cut(pool))
+            yield from (batches[index] for index in torch.randperm(len(batches), generator=draw).tolist())
 
     def _stream(self, draw: torch.Generator) -> Iterator[int]:
         count = len(self._frames)

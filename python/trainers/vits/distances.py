@@ -81,13 +81,13 @@ class _PathSums:
     def next(self, older: Self, costs: Costs) -> Self:
         """The next antidiagonal, from this one, the one before it and the costs [n] of its cells."""
         both, down, right = older.sums[:-1], self.sums[:-1], self.sums[1:]
-        least = np.minimum(np.minimum(both, down), right)
+        lowest_sums = np.minimum(np.minimum(both, down), right)
         following = type(self)(np.empty_like(self.sums), np.empty_like(self.steps))
         following.sums[0] = following.steps[0] = np.inf
-        np.add(least, costs, out=following.sums[1:])
-        shortest = np.where(both == least, older.steps[:-1], np.inf)
-        shortest = np.where(down == least, np.minimum(shortest, self.steps[:-1]), shortest)
-        shortest = np.where(right == least, np.minimum(shortest, self.steps[1:]), shortest)
+        np.add(lowest_sums, costs, out=following.sums[1:])
+        shortest = np.where(both == lowest_sums, older.steps[:-1], np.inf)
+        shortest = np.where(down == lowest_sums, np.minimum(shortest, self.steps[:-1]), shortest)
+        shortest = np.where(right == lowest_sums, np.minimum(shortest, self.steps[1:]), shortest)
         np.add(shortest, 1, out=following.steps[1:])
         return following
 

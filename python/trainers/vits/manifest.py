@@ -119,8 +119,8 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
                 f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
             )
     if faults:
-        more = f"; and {len(faults) - MAX_LISTED} more" if len(faults) > MAX_LISTED else ""
-        raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:MAX_LISTED])}{more}")
+        rest = f"; and {len(faults) - MAX_LISTED} more" if len(faults) > MAX_LISTED else ""
+        raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:MAX_LISTED])}{rest}")
     if not items:
         raise FeedbackError(f'{path} is empty; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
     return FeedbackManifest(

@@ -192,9 +192,9 @@ def _trace_paths(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -
     path = np.zeros((count, length, width), np.float32)
     rows, token = np.arange(count), tokens - 1
     for frame in range(length - 1, -1, -1):
-        within = frame < frames
-        path[rows, frame, token] = within
-        token = token - (within & advances[frame, rows, token])
+        is_inside = frame < frames
+        path[rows, frame, token] = is_inside
+        token = token - (is_inside & advances[frame, rows, token])
     return path
 
 

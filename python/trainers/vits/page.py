@@ -268,9 +268,9 @@ def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: Fr
                 seconds=len(wave) / framing.rate,
                 picture=draw_spectrogram(wave, framing, frames),
                 sound=encode_sound(wave, framing.rate),
-                transcript=find_difference(heard, text),
+                transcript=find_difference(transcript, text),
             )
-            for heading, wave, heard in takes
+            for heading, wave, transcript in takes
         ),
         ticks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
         figures=(

@@ -187,10 +187,10 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
             short, too long, silent, or louder than full scale.
     """
     wave, rate = _read(path, settings)
-    wanted = settings.framing.rate
-    if rate != wanted and len(wave):
-        shared = gcd(wanted, rate)
-        wave = np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
+    target_rate = settings.framing.rate
+    if rate != target_rate and len(wave):
+        shared = gcd(target_rate, rate)
+        wave = np.asarray(resample_poly(wave, target_rate // shared, rate // shared), dtype=np.float64)
     frames = len(wave) // settings.framing.hop
     if frames < settings.min_frames:
         raise CorpusError(
@@ -271,14 +271,14 @@ def prepare_corpus(
         recordings = find_recordings(source)
     except OSError as error:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
-    named = {line.name for line in (*lines, *refused)}
+    listed_names = {line.name for line in (*lines, *refused)}
     entries, missing = list[RecordingEntry](), list[RejectedFile]()
     for line in lines:
         try:
             entries.append(RecordingEntry(line.name, line.text, find_recording(recordings, line.name)))
         except CorpusError as error:
             missing.append(RejectedFile(line.name, error.message))
-    unlisted = [path for name, paths in recordings.items() if name not in named for path in paths]
+    unlisted = [path for name, paths in recordings.items() if name not in listed_names for path in paths]
     return _PreparationRun(out, settings, on_progress).write(
         entries, (*refused, *missing), tuple(sorted(path.relative_to(source).as_posix() for path in unlisted))
     )
@@ -347,9 +347,9 @@ class _PreparationRun:
             with convert_write_errors(self._out, CorpusError):
                 draft = stack.enter_context(publish_folder(self._out, is_durable=False))
                 (draft / CLIPS).mkdir()
-            for done, entry in enumerate(entries, start=1):
+            for number, entry in enumerate(entries, start=1):
                 self._add(draft, entry, tokenizer)
-                self._on_progress(done, len(entries))
+                self._on_progress(number, len(entries))
             corpus = self._split_clips(draft, unlisted)
             with convert_write_errors(self._out, CorpusError):
                 corpus.write()
@@ -386,13 +386,13 @@ class _PreparationRun:
 
     def _check(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
         """Clip of an entry, with a provisional split, and its samples, int16 [frames · hop]."""
-        needed = len(tokenize(tokenizer, entry.text))
+        min_frames = len(tokenize(tokenizer, entry.text))
         samples = decode(entry.path, self._settings)
         frames = len(samples) // self._settings.framing.hop
-        if frames < needed:
+        if frames < min_frames:
             raise CorpusError(
-                f"{entry.path} has {frames} frames for a text of {needed} characters and blanks, but each needs one; "
-                "check that the text belongs to the recording"
+                f"{entry.path} has {frames} frames for a text of {min_frames} characters and blanks, but each needs "
+                "one; check that the text belongs to the recording"
             )
         digest = hash_content(entry.text, samples)
         if digest in self._clips:

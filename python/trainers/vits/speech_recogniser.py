@@ -103,11 +103,11 @@ class LetterNetwork(nn.Module):
         Returns:
             float32 [N, letters + 1, T], the blank first.
         """
-        within = (torch.arange(mels.shape[2], device=mels.device) < frames[:, None])[:, None]
-        hidden = self.input((mels - USUAL) / SPREAD * within)
+        is_inside = (torch.arange(mels.shape[2], device=mels.device) < frames[:, None])[:, None]
+        hidden = self.input((mels - USUAL) / SPREAD * is_inside)
         for norm, block in zip(self.norms, self.blocks, strict=True):
             normed: Tensor = norm(hidden.mT).mT
-            hidden = hidden + block(normed.relu() * within)
+            hidden = hidden + block(normed.relu() * is_inside)
         return self.output(hidden).log_softmax(1)
 
 
@@ -168,10 +168,10 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
         if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + audible_text(clip.text)))
     ]
     if short:
-        more = f" and {len(short) - MAX_LISTED} more" if len(short) > MAX_LISTED else ""
+        rest = f" and {len(short) - MAX_LISTED} more" if len(short) > MAX_LISTED else ""
         raise RecogniserError(
             "a recogniser cannot be trained on clips with more letters than frames: "
-            f"{', '.join(short[:MAX_LISTED])}{more}; the texts are longer than the recordings: correct or remove them, "
+            f"{', '.join(short[:MAX_LISTED])}{rest}; the texts are longer than the recordings: correct or remove them, "
             "and prepare again"
         )
 
@@ -205,10 +205,10 @@ def compute_even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss
         batch: The N clips.
     """
     frames = torch.arange(log_probabilities.shape[2])
-    within = frames < batch.frames[:, None]
+    is_inside = frames < batch.frames[:, None]
     positions = (frames * batch.lengths[:, None]).div(batch.frames[:, None], rounding_mode="floor")
     letters = batch.letters.gather(1, positions.clamp(max=batch.letters.shape[1] - 1))
-    losses = -log_probabilities.gather(1, letters[:, None])[:, 0] * within
+    losses = -log_probabilities.gather(1, letters[:, None])[:, 0] * is_inside
     return Loss(mean=(losses.sum(1) / batch.frames).mean(), count=len(batch.frames))
 
 

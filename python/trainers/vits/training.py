@@ -256,11 +256,11 @@ def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) 
         return None
     newest = versions.folder / str(versions.index.versions)
     record = _read_record(newest)
-    wanted = as_json(settings)
+    run_settings = as_json(settings)
     # A run that fine-tuned its own voice would now start from its own result: that does not count.
-    if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
-        wanted[PARENT] = record.get(PARENT)
-    different = find_differences({name: record[name] for name in wanted if name in record}, wanted)
+    if run_settings.get(PARENT) is not None and run_settings[PARENT] == record.get(WEIGHTS):
+        run_settings[PARENT] = record.get(PARENT)
+    different = find_differences({name: record[name] for name in run_settings if name in record}, run_settings)
     if different:
         raise VoiceError(
             f"{newest} is finished but was trained with other settings: {'; '.join(different)}; leave out --resume to "

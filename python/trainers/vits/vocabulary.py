@@ -77,8 +77,8 @@ def load_tokenizer(folder: Path) -> "VitsTokenizer":
 
     read_vocabulary(folder / VOCABULARY)
     tokenizer: VitsTokenizer = VitsTokenizer.from_pretrained(str(folder), local_files_only=True)
-    for wanted, package in ((tokenizer.phonemize, "phonemizer"), (tokenizer.is_uroman, "uroman")):
-        if wanted and find_spec(package) is None:
+    for is_needed, package in ((tokenizer.phonemize, "phonemizer"), (tokenizer.is_uroman, "uroman")):
+        if is_needed and find_spec(package) is None:
             raise VoiceError(
                 f"the tokenizer in {folder} needs {package}, not installed in this Python: "
                 f"pip install {package}, or use a model that reads plain characters"

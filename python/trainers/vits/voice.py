@@ -209,11 +209,11 @@ class Voice:
         if not (folder / "config.json").is_file():
             raise VoiceError(f"{folder} is not a voice: config.json is missing; give the folder of a version")
         try:
-            loaded: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+            model_and_info: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
             tokenizer = load_tokenizer(folder)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
-        model, info = loaded
+        model, info = model_and_info
         wrong = {name: sorted(info[name]) for name in ("missing_keys", "unexpected_keys") if info[name]}
         if wrong:
             raise VoiceError(f"{folder} is damaged: its weights do not match its configuration: {wrong}; copy it again")

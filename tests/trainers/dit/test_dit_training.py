@@ -224,7 +224,7 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
         torch.testing.assert_close(found.embeddings[row], wanted.embeddings[0])
         assert torch.equal(found.mask[row], wanted.mask[0])
     draws = NoiseSource(create_objective("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
-    assert float(torch.corrcoef(torch.stack([draws.within, draws.noise]).flatten(1))[0, 1]) == pytest.approx(
+    assert float(torch.corrcoef(torch.stack([draws.posterior_noise, draws.noise]).flatten(1))[0, 1]) == pytest.approx(
         0, abs=0.03
     )
     assert float(draws.dropped.float().mean()) == pytest.approx(0.25, abs=0.02)

@@ -103,10 +103,10 @@ class IterableSource(Generic[Batch]):
         Raises:
             ContractError: A sampler of a `DataLoader` gives a different order each time it is read.
         """
-        wanted = None if self._limit is None else len(range(start, self._limit, step))
+        count = None if self._limit is None else len(range(start, self._limit, step))
         if self._loader is not None:
             batches = self._loader.batches(epoch, start=start, step=step)
-            return batches if wanted is None else islice(batches, wanted)
+            return batches if count is None else islice(batches, count)
         return islice(iter(self._batches), start, self._limit, step)
 
     def digest(self, epoch: int) -> str:
@@ -137,8 +137,8 @@ class LiveSource(Generic[Batch]):
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  no epoch is repeated
         """Return the next batches, as many as `start` and `step` leave of the epoch."""
-        wanted = None if self.length is None else len(range(start, self.length, step))
-        return islice(iter(self._batches), wanted)
+        count = None if self.length is None else len(range(start, self.length, step))
+        return islice(iter(self._batches), count)
 
 
 @final

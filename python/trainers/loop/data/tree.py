@@ -43,13 +43,13 @@ def move(tree: Tree, device: torch.device) -> Tree:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
     def move_itself(value: Any) -> Any:
-        moved = value.to(device)
-        if moved is None:
+        copy = value.to(device)
+        if copy is None:
             raise ContractError(
                 f"the method .to(device) of a {type(value).__name__} returned None; it must return the object on the "
                 "device"
             )
-        return moved
+        return copy
 
     return _map(tree, move_tensor, move_itself)
 

@@ -360,8 +360,8 @@ def _build_entry(part: nn.Module, path: str) -> Callable[..., Any]:
     another module of torch. In addition, torch compiles a code object at most eight times, so parts must not share one.
     """
 
-    def call(*inputs: Any, **named: Any) -> Any:
-        return part._call_impl(*inputs, **named)  # noqa: SLF001  calls hooks, but not the compiled call
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        return part._call_impl(*inputs, **keywords)  # noqa: SLF001  calls hooks, but not the compiled call
 
     call.__code__ = call.__code__.replace(co_name=path)
     return call

@@ -108,11 +108,11 @@ class Group:
             tensors: Tensors of the same shapes, dtypes and order in every process.
         """
 
-    def check_same(self, what: str, value: str) -> None:
+    def check_same(self, name: str, value: str) -> None:
         """Check that a value is the same in all processes.
 
         Args:
-            what: The name of the value for the message.
+            name: The name of the value for the message.
             value: The value of this process.
 
         Raises:
@@ -332,14 +332,14 @@ class Processes(Group):
             for tensor, values in zip(chunk, flat.split([tensor.numel() for tensor in chunk]), strict=True):
                 tensor.copy_(values.view(tensor.shape))
 
-    def check_same(self, what: str, value: str) -> None:
+    def check_same(self, name: str, value: str) -> None:
         """Compare the values of all processes with rank 0's."""
-        values = self._gather_all(value, f"comparing {what}")
+        values = self._gather_all(value, f"comparing {name}")
         differing = [rank for rank, other in enumerate(values) if other != values[0]]
         if differing:
             rank = differing[0]
             raise ParallelismError(
-                f"the processes of a group must agree on {what}, but "
+                f"the processes of a group must agree on {name}, but "
                 f"{_find_difference(values[0], values[rank], rank)}; "
                 "start every process with the same code, arguments and versions"
             )

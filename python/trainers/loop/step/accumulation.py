@@ -376,7 +376,7 @@ class Accumulator(Generic[Batch]):
         """Lower the limit and restore the state before the micro-batch; False if it is the state before the window."""
         self.shortages += 1
         graphs = "" if self._shared is None else self._shared.describe_graphs()
-        late = self._shared is not None and self._shared.was_run_by_other_phase(self._phase)
+        is_shared_run = self._shared is not None and self._shared.was_run_by_other_phase(self._phase)
         if self._shared is not None:
             self._shared.drop(number, micro_batch)
         release(self._device, thorough=self._short_of_memory)  # thorough only if a quick release was not enough
@@ -386,7 +386,7 @@ class Accumulator(Generic[Batch]):
             micro_batch, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})"
         )
         repeat = (
-            late
+            is_shared_run
             or shortage.stage == "backward"
             or any(self._cutter.exceeds_limit(micro_batch) for micro_batch in attempt.done)
         )

@@ -87,16 +87,18 @@ class Rewind:
     def __init__(self, modules: Iterable[nn.Module], device: torch.device) -> None:
         holders = [part for module in modules for part in module.modules() if list(part.buffers(recurse=False))]
         self._generator = find_device_generator(device)
-        self._kept = tuple(Buffers.of(part) for part in holders)
+        self._buffers = tuple(Buffers.of(part) for part in holders)
 
     def save(self) -> ForwardState:
         """Save the current state; buffers that have not changed since the last call are not copied again."""
-        if self._kept:
-            self._kept = tuple(kept if kept.is_current() else Buffers.of(kept.module) for kept in self._kept)
+        if self._buffers:
+            self._buffers = tuple(
+                buffers if buffers.is_current() else Buffers.of(buffers.module) for buffers in self._buffers
+            )
         return ForwardState(
             torch.default_generator.get_state(),
             None if self._generator is None else self._generator.get_state(),
-            self._kept,
+            self._buffers,
         )
 
     def restore(self, state: ForwardState) -> None:
@@ -215,7 +217,7 @@ class SharedForward(Generic[Batch]):
             for part in modules
             for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
         }
-        self._kept: dict[tuple[int, int], ForwardResult] = {}
+        self._results: dict[tuple[int, int], ForwardResult] = {}
         self._start: ForwardState | None = None
         self._first: str | None = None
 
@@ -226,7 +228,7 @@ class SharedForward(Generic[Batch]):
 
     def end(self) -> None:
         """End a window and drop results that an error may have left."""
-        self._kept.clear()
+        self._results.clear()
 
     def result(
         self, phase: str, number: int, micro_batch: MicroBatch[Batch], batch: Batch, frozen: FrozenParameters
@@ -241,16 +243,16 @@ class SharedForward(Generic[Batch]):
             frozen: The parameters that the running phase has frozen.
         """
         key = (number, micro_batch.start)
-        result = self._kept.get(key)
+        result = self._results.get(key)
         if result is None:
             result = self._make(phase, batch, frozen)
-            self._kept[key] = result
+            self._results[key] = result
         if phase != self.owner:
             return result.detach()
         if self._is_needed_after(phase):
-            self._kept[key] = result.without_graph(self._weights)
+            self._results[key] = result.without_graph(self._weights)
         else:
-            del self._kept[key]
+            del self._results[key]
         return result.tree
 
     def check_unchanged(self, phase: str, number: int, micro_batch: MicroBatch[Batch]) -> None:
@@ -260,7 +262,7 @@ class SharedForward(Generic[Batch]):
             ContractError: The phase has changed the result.
         """
         key = (number, micro_batch.start)
-        result = self._kept.get(key)
+        result = self._results.get(key)
         changed = [] if result is None else result.find_changed()
         if changed:
             raise ContractError(
@@ -269,7 +271,7 @@ class SharedForward(Generic[Batch]):
                 "without a trailing underscore"
             )
         if not self._is_needed_after(phase):
-            self._kept.pop(key, None)
+            self._results.pop(key, None)
 
     def was_run_by_other_phase(self, phase: str) -> bool:
         """Return whether a phase other than `phase` ran the forward in this window."""
@@ -278,7 +280,7 @@ class SharedForward(Generic[Batch]):
     def describe_graphs(self) -> str:
         """Describe the kept graphs for a message; empty if there are none."""
         graphs = sum(
-            any(tensor.requires_grad for _, tensor in iterate_tensors(result.tree)) for result in self._kept.values()
+            any(tensor.requires_grad for _, tensor in iterate_tensors(result.tree)) for result in self._results.values()
         )
         if not graphs:
             return ""
@@ -289,13 +291,13 @@ class SharedForward(Generic[Batch]):
 
     def restart(self) -> None:
         """Drop all results and restore the state at the start of the window, to run again in smaller micro-batches."""
-        self._kept.clear()
+        self._results.clear()
         if self._start is not None:
             self._rewind.restore(self._start)
 
     def drop(self, number: int, micro_batch: MicroBatch[Batch]) -> None:
         """Drop the result of a micro-batch that will be cut smaller."""
-        self._kept.pop((number, micro_batch.start), None)
+        self._results.pop((number, micro_batch.start), None)
 
     def restore_buffers(self) -> None:
         """Undo the changes of the forward to the buffers of the owner's modules in this window."""

@@ -164,10 +164,10 @@ class GradientUpdate:
     def _queue_step(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
         """Clip and step without synchronisation; the optimizer itself skips the step if a value is not finite."""
         rescale(gradients, compute_clip_factor_on_device(norm, totals.correction, self._clip))
-        good = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
+        is_finite = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
         if self._guard.allow_zero:
-            good = good & (norm > 0)
-        self._optimizer.found_inf = 1.0 - good.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler does
+            is_finite = is_finite & (norm > 0)
+        self._optimizer.found_inf = 1.0 - is_finite.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler does
         try:
             self._take_step()
         finally:
@@ -284,8 +284,9 @@ def _find_inner_step(optimizer: Optimizer) -> Step | None:
     """
     kind: Any = type(optimizer).step
     patched = vars(optimizer).get("step")
-    own = patched is None or getattr(patched, "__wrapped__", None) is kind  # a scheduler wraps it to count calls
-    step: Step | None = getattr(kind, "__wrapped__", None) if own and getattr(kind, "hooked", False) else None
+    # A scheduler wraps the step to count calls.
+    is_unpatched = patched is None or getattr(patched, "__wrapped__", None) is kind
+    step: Step | None = getattr(kind, "__wrapped__", None) if is_unpatched and getattr(kind, "hooked", False) else None
     inner: Step | None = getattr(step, "__wrapped__", None)
     if inner is None or getattr(step, "__code__", None) is not _GRAD_WRAPPER_CODE:
         return step

@@ -172,17 +172,17 @@ def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> Data
         ConfigurationError: too few sessions are left after its training, or none before.
     """
     shares, count = SplitShares(), len(sessions)
-    seen = int(np.searchsorted(sessions, settings.trained_until, side="right"))
-    least = 2 * (MIN_DECISIONS + settings.horizons[-1])
-    if count - seen < least:
+    first_unseen = int(np.searchsorted(sessions, settings.trained_until, side="right"))
+    min_sessions = 2 * (MIN_DECISIONS + settings.horizons[-1])
+    if count - first_unseen < min_sessions:
         raise ConfigurationError(
-            f"the bars have {count - seen} sessions after {format_date(settings.trained_until)}, but calibration and "
-            f"test need {least}; give later bars, shorter --horizons, or leave --bars out to adopt the model without "
-            "calibration and scores"
+            f"the bars have {count - first_unseen} sessions after {format_date(settings.trained_until)}, but "
+            f"calibration and test need {min_sessions}; give later bars, shorter --horizons, or leave --bars out to "
+            "adopt the model without calibration and scores"
         )
-    learnt = shares.train + shares.selection
-    start = max(seen, min(int(learnt * count), count - least))  # of the calibration split
-    bounds = (0, int(start * shares.train / learnt), start, (start + count) // 2, count)
+    seen_share = shares.train + shares.selection
+    start = max(first_unseen, min(int(seen_share * count), count - min_sessions))  # of the calibration split
+    bounds = (0, int(start * shares.train / seen_share), start, (start + count) // 2, count)
     if bounds[1] == 0:
         raise ConfigurationError(f"the bars have {count} sessions; the baselines need earlier ones")
     return DataSplits.by_dates([(int(sessions[a]), int(sessions[b - 1])) for a, b in pairwise(bounds)])

@@ -92,12 +92,12 @@ class SourceFolder:
 
 def _refuse_executables(folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
-    for endings, what in ((PICKLES, "pickles, which can execute code when they are read"), (CODE, "code")):
+    for endings, contents in ((PICKLES, "pickles, which can execute code when they are read"), (CODE, "code")):
         refused = [name for name in names if Path(name).suffix.lower() in endings]
         if refused:
             raise ConfigurationError(
-                f"{folder} holds {what}: {format_names(refused)}; adopt from a folder with only {CONFIG}, {WEIGHTS} "
-                "and the license"
+                f"{folder} holds {contents}: {format_names(refused)}; adopt from a folder with only {CONFIG}, "
+                f"{WEIGHTS} and the license"
             )
 
 
@@ -197,11 +197,11 @@ def read_chronos_sizes(config: Mapping[str, Json], kind: NetworkKind) -> Chronos
     for name, value in FIXED.items():
         if config.get(name, value) != value:
             raise ConfigurationError(f"{CONFIG}: {name} is {config[name]!r}, but only {value!r} is supported")
-    whole = Record(config, CONFIG)
-    inner = whole.record("chronos_config")
+    record = Record(config, CONFIG)
+    inner = record.record("chronos_config")
     names = {field.name: type(field.default) for field in fields(kind.config)}
     settings = {
-        name: _read_setting(inner if inner.has(name) else whole, name, kind_of) for name, kind_of in names.items()
+        name: _read_setting(inner if inner.has(name) else record, name, kind_of) for name, kind_of in names.items()
     }
     if inner.has("output_patch_size") and inner.integer("output_patch_size") != settings["input_patch_size"]:
         raise inner.make_error("output_patch_size", f"must be the input_patch_size, {settings['input_patch_size']}")
@@ -290,14 +290,14 @@ def read_kronos(source: SourceFolder, tokenizer: SourceFolder, *, paths: int, se
             f"the tokenizer in {tokenizer.folder} reads {others['d_in']} numbers of a bar (d_in), but only "
             f"{len(KRONOS_FEATURES.observed)} are supported"
         )
-    named = {f"tokenizer_{name}": others[name] for name in TOKENIZER_SIZES}
+    tokenizer_settings = {f"tokenizer_{name}": others[name] for name in TOKENIZER_SIZES}
     return PublishedModel(
         source=source,
         tokenizer=tokenizer,
         architecture="Kronos",
         packages=(),
         kind=KRONOS,
-        config=KronosConfig(**sizes, **named, paths=paths, seed=seed),
+        config=KronosConfig(**sizes, **tokenizer_settings, paths=paths, seed=seed),
         weights={
             **dict(_rename_kronos_weights("model.", source.tensors)),
             **dict(_rename_kronos_weights("tokenizer.", tokenizer.tensors)),

@@ -143,13 +143,13 @@ def audit(
         announce=announce, track_steps=track_steps, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
     )
     subject = _prepare_model(source, bars, progress)
-    sessions, seen = subject.bars.sessions, subject.last_seen
-    allowed = int(np.searchsorted(sessions, seen, side="right"))
+    sessions, last_seen = subject.bars.sessions, subject.last_seen
+    allowed = int(np.searchsorted(sessions, last_seen, side="right"))
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
     if end - allowed < MIN_DAYS:
         raise ConfigurationError(
-            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {format_date(seen)}, the "
-            f"last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
+            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {format_date(last_seen)}, "
+            f"the last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
         )
     positions = np.arange(allowed, end)
     first, last = int(sessions[positions[0]]), int(sessions[positions[-1]])
@@ -202,8 +202,10 @@ def _prepare_model(source: ModelSource, bars: BarPanel, progress: _AuditProgress
             f"the bars begin on {format_date(int(bars.sessions[0]))}, but the training starts on "
             f"{format_date(splits.train.first)}, and an audit trains again; give the bars of the training"
         )
-    known = map_bars(select_usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
-    return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
+    audit_bars = map_bars(select_usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
+    return _AuditedModel(
+        model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=audit_bars
+    )
 
 
 def _forecast_days(

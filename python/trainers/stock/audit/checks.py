@@ -212,8 +212,8 @@ def measure_daily_losses(
 
 def measure_relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
     """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean."""
-    known = np.isfinite(ours) & np.isfinite(plain)
-    return (plain[known] - ours[known]) / plain[known].mean()
+    is_known = np.isfinite(ours) & np.isfinite(plain)
+    return (plain[is_known] - ours[is_known]) / plain[is_known].mean()
 
 
 def estimate(daily: FloatArray, horizon: int) -> SkillEstimate:
@@ -228,9 +228,9 @@ def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
     """Daily rank correlations of scores [D, S] with outcomes [D, S], for days with enough stocks."""
     correlations: list[float] = []
     for score, came in zip(scores, outcome, strict=True):
-        known = np.isfinite(score) & np.isfinite(came)
-        if known.sum() >= MIN_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
-            correlations.append(float(np.corrcoef(rank_values(score[known]), rank_values(came[known]))[0, 1]))
+        is_known = np.isfinite(score) & np.isfinite(came)
+        if is_known.sum() >= MIN_STOCKS and np.ptp(score[is_known]) > 0 and np.ptp(came[is_known]) > 0:
+            correlations.append(float(np.corrcoef(rank_values(score[is_known]), rank_values(came[is_known]))[0, 1]))
     return np.array(correlations)
 
 

@@ -48,14 +48,14 @@ def audit_command(
     path = (subject.path or Path()).resolve()
     check_file(locate_audit(path))
     source = subject.source(files.read())
-    whole = choose_terms(terms, source)
+    trading_terms = choose_terms(terms, source)
     announce, warn = make_announcer(as_json=run.as_json), make_warner(as_json=run.as_json)
     panel = map_bars(bars.read(), source.cache)
     try:
         record = audit(
             source,
             panel,
-            terms=whole,
+            terms=trading_terms,
             strategy_settings=strategy_settings.over(StrategySettings.default(len(panel.symbols))),
             depth=depth,
             announce=announce,

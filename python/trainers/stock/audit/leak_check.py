@@ -103,21 +103,21 @@ def with_noise(bars: BarPanel, position: int) -> BarPanel:
     """
     random = np.random.default_rng(position)
     shape = (len(bars.symbols), len(bars.sessions) - position - 1)
-    gone = np.where(random.random(shape) < ABSENT, np.nan, 1.0)
-    price, volume = (gone * np.exp(NOISE * random.standard_normal(shape)) for _ in range(2))
+    presence = np.where(random.random(shape) < ABSENT, np.nan, 1.0)
+    price, volume = (presence * np.exp(NOISE * random.standard_normal(shape)) for _ in range(2))
 
-    def moved(values: FloatArray, factor: FloatArray) -> FloatArray:
+    def change_after(values: FloatArray, factor: FloatArray) -> FloatArray:
         column = values.copy()
         column[:, position + 1 :] *= factor
         return column
 
     return replace(
         bars,
-        open=moved(bars.open, price),
-        high=moved(bars.high, price),
-        low=moved(bars.low, price),
-        close=moved(bars.close, price),
-        volume=moved(bars.volume, volume),
+        open=change_after(bars.open, price),
+        high=change_after(bars.high, price),
+        low=change_after(bars.low, price),
+        close=change_after(bars.close, price),
+        volume=change_after(bars.volume, volume),
     )
 
 

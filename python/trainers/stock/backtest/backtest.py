@@ -138,8 +138,8 @@ def backtest(
     store = ForecastStore(folder.path, collect_settings(source, bars, plan))
     with store.claim(resume=folder.resume):
         usable = map_bars(select_usable_bars(bars), source.cache)
-        done = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), track_steps)
-        for _fold in watch(done, len(folds)):
+        finished_folds = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), track_steps)
+        for _fold in watch(finished_folds, len(folds)):
             pass
     forecasts = join_folds([store.read(fold) for fold in folds])
     return trade_forecasts(
@@ -222,15 +222,17 @@ def trade_forecasts(
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
 
-    def track(name: str, wanted: FloatArray) -> BookTrack:
-        return create_track(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
+    def track(name: str, weights: FloatArray) -> BookTrack:
+        return create_track(name, forecasts.sessions, run_book(weights, closes[period], terms), terms)
 
     strategy = track(
         f"model, {strategy_settings.strategy}",
         decide_weights(forecasts, terms.horizon, strategy_settings, terms.sessions_a_year),
     )
-    wanted = compute_benchmark_weights(closes[: period.stop], first, strategy_settings.share, terms.sessions_a_year)
-    benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
+    benchmark_weights = compute_benchmark_weights(
+        closes[: period.stop], first, strategy_settings.share, terms.sessions_a_year
+    )
+    benchmarks = tuple(track(name, weights) for name, weights in benchmark_weights.items())
     return Backtest(
         symbols=bars.symbols,
         forecasts=source.description,

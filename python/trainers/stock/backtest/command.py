@@ -132,8 +132,8 @@ class BacktestSubject:
         """
         if self.path is None:
             raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
-        whole = self.path.resolve()
-        return whole.with_name(whole.name + suffix)
+        path = self.path.resolve()
+        return path.with_name(path.name + suffix)
 
 
 @with_flags
@@ -156,7 +156,7 @@ def backtest_command(
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = map_bars(bars.read(), source.cache)
-    whole = choose_terms(terms, source)
+    trading_terms = choose_terms(terms, source)
     runner = machines.runner(can_resume=True)
     try:
         walk = complete_plan(source, panel, plan, partial(say, style="dim"))
@@ -167,7 +167,7 @@ def backtest_command(
             source,
             panel,
             walk,
-            terms=whole,
+            terms=trading_terms,
             strategy_settings=strategy_settings.over(StrategySettings.default(len(panel.symbols))),
             folder=folder,
             runner=runner,

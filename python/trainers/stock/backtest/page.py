@@ -98,17 +98,17 @@ def draw_equity(backtest: Backtest, page: PageBuilder) -> str:
 
 
 def _draw_shares(
-    backtest: Backtest, page: PageBuilder, shares: Callable[[BookTrack], FloatArray], axis: str, what: str
+    backtest: Backtest, page: PageBuilder, shares: Callable[[BookTrack], FloatArray], axis: str, subject: str
 ) -> str:
     """One curve per book, of shares [T]."""
     curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
     figure = charts.draw_book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True)
-    return page.chart(figure, _describe_chart(backtest, what))
+    return page.chart(figure, _describe_chart(backtest, subject))
 
 
-def _describe_chart(backtest: Backtest, what: str) -> str:
+def _describe_chart(backtest: Backtest, subject: str) -> str:
     """Alternative text of a chart."""
-    return f"{what} by session: {', '.join(track.name for track in backtest.tracks)}; figures in the tables"
+    return f"{subject} by session: {', '.join(track.name for track in backtest.tracks)}; figures in the tables"
 
 
 def measure_drawdowns(equity: FloatArray) -> FloatArray:

@@ -163,19 +163,19 @@ def split_sessions(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[
     starts = enumerate(range(first, last + 1, step), start=1)
     folds: list[Fold] = []
     for number, start in starts:
-        known = start - 1 - plan.embargo
-        if known < 0:
+        last_label = start - 1 - plan.embargo
+        if last_label < 0:
             raise ConfigurationError(
                 f"no session before {format_date(int(sessions[start]))} to train on; start later, or give more bars"
             )
-        oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
+        oldest = 0 if plan.rolling is None else max(0, last_label + 1 - plan.rolling)
         folds.append(
             Fold(
                 number=number,
                 first=int(sessions[start]),
                 last=int(sessions[min(start + step - 1, last)]),
                 learn_first=int(sessions[oldest]),
-                learn_last=int(sessions[known]),
+                learn_last=int(sessions[last_label]),
             )
         )
     return tuple(folds)

@@ -188,13 +188,13 @@ def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> in
         first = min(_find_first_unseen(source.trained_model, sessions, embargo), len(sessions) - 1)
         refuse_in_sample(source.trained_model, sessions, int(sessions[first]), embargo)
         return int(sessions[first])
-    needed = count_fewest_sessions(source.known_recipe(), source.features, bars) + embargo
-    if needed >= len(sessions):
+    min_sessions = count_fewest_sessions(source.known_recipe(), source.features, bars) + embargo
+    if min_sessions >= len(sessions):
         raise ConfigurationError(
             f"the bars have {len(sessions)} sessions, but a training run of this recipe and a decision need "
-            f"{needed + 1}; give more bars"
+            f"{min_sessions + 1}; give more bars"
         )
-    return int(sessions[needed])
+    return int(sessions[min_sessions])
 
 
 def _find_first_unseen(trained_model: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
@@ -212,9 +212,9 @@ def refuse_in_sample(trained_model: TrainedModel, sessions: NDArray[np.int32], s
     allowed = _find_first_unseen(trained_model, sessions, embargo)
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
-    seen = format_date(trained_model.last_seen)
+    last_seen = format_date(trained_model.last_seen)
     first = "after the last bar" if allowed >= len(sessions) else format_date(int(sessions[allowed]))
     raise InSampleError(
-        f"{format_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
-        f"first allowed decision day is {first}"
+        f"{format_date(start)} is in sample: labels up to {last_seen} were used for training, selection or "
+        f"calibration. The first allowed decision day is {first}"
     )

@@ -176,19 +176,19 @@ def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
     """
     weights = np.zeros_like(scores)
     for day, row in zip(weights, scores, strict=True):
-        known = np.flatnonzero(np.isfinite(row))
-        if len(known) == 0 or row[known].min() == row[known].max():
+        columns = np.flatnonzero(np.isfinite(row))
+        if len(columns) == 0 or row[columns].min() == row[columns].max():
             continue
-        count = max(1, int(round(share * len(known), 9)))  # 0.29 * 100 is a little less than 29
-        order = known[np.argsort(row[known], kind="stable")]
+        count = max(1, int(round(share * len(columns), 9)))  # 0.29 * 100 is a little less than 29
+        order = columns[np.argsort(row[columns], kind="stable")]
         day[order[-count:]] = 0.5 / count
         day[order[:count]] = -0.5 / count
     return weights
 
 
-def go_long_equally(known: BoolArray) -> FloatArray:
+def go_long_equally(is_known: BoolArray) -> FloatArray:
     """[D, S] the whole book long with equal weights of the known stocks."""
-    return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    return is_known / np.maximum(is_known.sum(axis=1, keepdims=True), 1)
 
 
 def estimate_volatility(forecasts: DailyForecasts, index: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:

@@ -88,15 +88,15 @@ def _draw_past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
     """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
-    shown = [
+    forecasts = [
         forecast
         for forecast in tonight
         if forecast.target_kind == LOG_RETURN and forecast.base_session == forecast.as_of
     ][:_MAX_PAST_FANS]
-    if not shown:
+    if not forecasts:
         return
-    bars = settings.ledger.panel([forecast.symbol for forecast in shown], last=shown[0].as_of).last(_BARS)
-    for row, record in enumerate(shown):
+    bars = settings.ledger.panel([forecast.symbol for forecast in forecasts], last=forecasts[0].as_of).last(_BARS)
+    for row, record in enumerate(forecasts):
         there = bars.present[row]
         close = bars.close[row, there]
         sessions = bars.sessions[there]
@@ -209,8 +209,8 @@ def describe_state(record: EvidenceRecord) -> str:
     days = int(record.number("days") or 0)
     if record.monitor.startswith(SKILL):
         bounded = record.state.get("lower") is not None
-        known = "the bounds include no difference" if bounded else "too few outcomes for bounds"
-        return f"{days} dates; {known}" if record.lamp is Lamp.LEARNING else f"{days} dates; better"
+        reason = "the bounds include no difference" if bounded else "too few outcomes for bounds"
+        return f"{days} dates; {reason}" if record.lamp is Lamp.LEARNING else f"{days} dates; better"
     share = record.number("share")
     inside = "" if share is None else f", {100 * share:.1f} % inside"
     if record.monitor != f"{COVERAGE} {CoverageSide.TOO_FEW}":

@@ -57,8 +57,8 @@ def sample_forecasts(ledger: Ledger, count: int, version: ModelVersion | None = 
     of_version = "" if version is None else " and model = ? and version = ?"
     query = f"select id from forecast where {_RECORDED}{of_version} order by id"  # noqa: S608 - no value is in the text
     numbers = [int(row["id"]) for row in ledger.query(query, version or ())]
-    chosen = np.random.default_rng(0).permutation(len(numbers))[:count]
-    return [ledger.records(ForecastRecord, "id = ?", (numbers[k],))[0] for k in sorted(chosen.tolist())]
+    indices = np.random.default_rng(0).permutation(len(numbers))[:count]
+    return [ledger.records(ForecastRecord, "id = ?", (numbers[k],))[0] for k in sorted(indices.tolist())]
 
 
 def replay_forecasts(
@@ -121,8 +121,8 @@ def _replay_evening(
     try:
         model = _find_model(ledger, models, first)
         bars = read_panel(first.as_of, first.bars_batch)
-        where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
-        events = ledger.records(LedgerEvent, where, (EVENING, first.as_of, first.model, first.model))
+        condition = "kind = ? and session = ? and (? = model or ? like model || '-%')"
+        events = ledger.records(LedgerEvent, condition, (EVENING, first.as_of, first.model, first.model))
         accepts = any(event.detail.get("accept_suspect_bars") is True for event in events)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
         widths = AdaptiveWidths.read(ledger, model.version, first.as_of)

@@ -49,7 +49,7 @@ def choose_forecasts(
     holds the baselines that made a forecast, by name, the simplest first.
     """
     by_test = {(record.monitor, record.horizon): record for record in evidence}
-    chosen: list[ServedForecast] = []
+    forecasts: list[ServedForecast] = []
     for horizon in horizons:
         tests = {name: by_test.get((f"{SKILL} {version.reference}", horizon)) for name, version in simple.items()}
         unbeaten = next((name for name, test in tests.items() if test is None or test.lamp is not Lamp.GREEN), None)
@@ -62,8 +62,8 @@ def choose_forecasts(
             reason = "no simple model made a forecast"
             if beaten:
                 reason = f"it is shown to be better than {' and '.join(beaten)}"
-        chosen.append(ServedForecast(horizon=horizon, model=model, name=name, reason=reason))
-    return tuple(chosen)
+        forecasts.append(ServedForecast(horizon=horizon, model=model, name=name, reason=reason))
+    return tuple(forecasts)
 
 
 def _describe_failure(test: EvidenceRecord | None) -> str:
@@ -101,8 +101,8 @@ def find_simple_models(ledger: Ledger, champion: RecordedModel, session: int) ->
 
 def read_forecasts(ledger: Ledger, version: ModelVersion, session: int) -> list[ForecastRecord]:
     """The forecasts of a version on a session, without those for clients."""
-    where = "model = ? and version = ? and as_of = ? and role <> 'client'"
-    return ledger.records(ForecastRecord, where, (*version, session))
+    condition = "model = ? and version = ? and as_of = ? and role <> 'client'"
+    return ledger.records(ForecastRecord, condition, (*version, session))
 
 
 def read_served(ledger: Ledger, served: Sequence[ServedForecast], session: int) -> list[ForecastRecord]:

@@ -48,7 +48,7 @@ def ensemble(
         raise ConfigurationError(f"an ensemble needs 2 artifacts or more, but only {artifacts[0]} is given")
     torch.set_num_threads(threads)
     covariates, out = files.read(), choose_version_folder(out)
-    joined = join(
+    joined_ensemble = join(
         bars.read(),
         name_members(artifacts),
         out,
@@ -59,26 +59,26 @@ def ensemble(
         track_steps=progress_on(sys.stderr),
     )
     if as_json:
-        write_json(describe_joined(joined))
+        write_json(describe_ensemble(joined_ensemble))
         return
-    print_joined(joined)
+    print_ensemble(joined_ensemble)
     print_artifact_commands(out, bars, files)
 
 
-def describe_joined(joined: JoinedEnsemble) -> dict[str, Json]:
+def describe_ensemble(joined_ensemble: JoinedEnsemble) -> dict[str, Json]:
     """The result for programs."""
     return {
         "kind": "joined",
-        "artifact": str(joined.folder),
-        "members": list(joined.members),
-        "dropped": [{"name": member.name, "reason": member.reason} for member in joined.refuted],
-        "card": joined.card,
+        "artifact": str(joined_ensemble.folder),
+        "members": list(joined_ensemble.members),
+        "dropped": [{"name": member.name, "reason": member.reason} for member in joined_ensemble.refuted],
+        "card": joined_ensemble.card,
     }
 
 
-def print_joined(joined: JoinedEnsemble) -> None:
+def print_ensemble(joined_ensemble: JoinedEnsemble) -> None:
     """Print the skill, the choice of members and the folder of a new ensemble."""
-    console, summary = Console(highlight=False), joined.summary
+    console, summary = Console(highlight=False), joined_ensemble.summary
     console.print(make_judgement(summary))
     if summary.best_member is not None:
         best = summary.best_member
@@ -86,7 +86,9 @@ def print_joined(joined: JoinedEnsemble) -> None:
         console.print(f"Improvement over its best member, {best.rival}: {figures}.", markup=False)
     for sentence in () if summary.weighting is None else summary.weighting.sentences:
         console.print(f"{sentence[0].upper()}{sentence[1:]}.", markup=False)
-    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
+    console.print(
+        f"Saved {joined_ensemble.folder} of {', '.join(joined_ensemble.members)}.", soft_wrap=True, markup=False
+    )
 
 
 def name_members(folders: Sequence[Path]) -> dict[str, Path]:

@@ -157,12 +157,14 @@ def fit_weights(part: EvaluationSet, members: Sequence[FloatArray]) -> FloatArra
 
     Each weight is 0 or more, and their sum is 1 per quantile.
     """
-    known = np.isfinite(part.outcomes)
-    importance = (known / (part.spread * np.maximum(known.sum(axis=1, keepdims=True), 1)))[known]
-    outcomes = part.outcomes[known]
+    is_known = np.isfinite(part.outcomes)
+    importance = (is_known / (part.spread * np.maximum(is_known.sum(axis=1, keepdims=True), 1)))[is_known]
+    outcomes = part.outcomes[is_known]
     return np.stack(
         [
-            _fit_quantile(level, outcomes, np.stack([member[..., q][known] for member in members], axis=1), importance)
+            _fit_quantile(
+                level, outcomes, np.stack([member[..., q][is_known] for member in members], axis=1), importance
+            )
             for q, level in enumerate(part.levels)
         ],
         axis=1,

@@ -44,8 +44,8 @@ class EnsembleMembers:
         histories: dict[str, History] = {}
         for name, model in models.items():
             first = list(models)[readings.index(model.pipeline.recipe)]
-            known = histories.get(first)
-            histories[name] = History(bars, model.pipeline, covariates, cache) if known is None else known
+            history = histories.get(first)
+            histories[name] = History(bars, model.pipeline, covariates, cache) if history is None else history
         return cls(models, histories)
 
     def only(self, names: Sequence[str]) -> "EnsembleMembers":
@@ -66,8 +66,8 @@ class EnsembleMembers:
             ConfigurationError: A member has none.
         """
         stocks = len(self.first.bars.symbols)
-        each = [history.windows(part) for history in self.histories.values()]
-        keys = reduce(np.intersect1d, [windows.positions * stocks + windows.symbols for windows in each])
+        member_windows = [history.windows(part) for history in self.histories.values()]
+        keys = reduce(np.intersect1d, [windows.positions * stocks + windows.symbols for windows in member_windows])
         return TrainingWindows(symbols=keys % stocks, positions=keys // stocks)
 
     def forecasts(self, windows: TrainingWindows) -> dict[str, ModelForecasts]:
@@ -88,10 +88,10 @@ class EnsembleMembers:
     ) -> ModelForecasts:
         """Forecasts of the ensemble, before and after its offsets; only of the members in its manifest."""
         member_forecasts = [forecasts[name] for name in manifest.members]
-        each = [member.calibrated for member in member_forecasts]
+        quantiles = [member.calibrated for member in member_forecasts]
         return ModelForecasts(
-            raw=average_quantiles(manifest, each),
-            calibrated=combine_quantiles(manifest, each, self.only(tuple(manifest.members)).scale(windows)),
+            raw=average_quantiles(manifest, quantiles),
+            calibrated=combine_quantiles(manifest, quantiles, self.only(tuple(manifest.members)).scale(windows)),
             scores=_join_scores(windows, [member.scores for member in member_forecasts]),
         )
 

@@ -36,7 +36,7 @@ class QuantileResiduals:
 
 
 def adapt_offsets(
-    seen: QuantileResiduals,
+    calibration: QuantileResiduals,
     test: QuantileResiduals,
     levels: tuple[float, ...],
     target: Target,
@@ -46,7 +46,7 @@ def adapt_offsets(
     """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the median.
 
     Args:
-        seen: Residuals of the calibration split; all its outcomes are known before the first test day.
+        calibration: Residuals of the calibration split; all its outcomes are known before the first test day.
         test: Residuals of the test days.
         levels: [Q]
         target: Outcomes are known `lag` + horizon sessions after the decision.
@@ -56,7 +56,7 @@ def adapt_offsets(
     for h, horizon in enumerate(target.horizons):
         for q, level in enumerate(levels):
             if level != MEDIAN:
-                adaptive = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
+                adaptive = _AdaptiveLevel(calibration.values[:, h, q], level, gamma / horizon)
                 offsets[:, h, q] = adaptive.forecast(test.positions, test.values[:, h, q], target.lag + horizon)
     return offsets
 
@@ -70,7 +70,7 @@ class _AdaptiveLevel:
     """The adaptive level of one quantile at one horizon."""
 
     def __init__(self, residuals: FloatArray, level: float, gamma: float) -> None:
-        self._known = np.sort(residuals[np.isfinite(residuals)])
+        self._residuals = np.sort(residuals[np.isfinite(residuals)])
         self._target = level
         self._gamma = gamma
         self._level = level
@@ -82,14 +82,14 @@ class _AdaptiveLevel:
         The paper uses an infinite band for a level outside [0, 1]. Here the level is clipped to [0, 1], so the shift is
         always one of the residuals.
         """
-        return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
+        return float(self._residuals[round(min(max(self._level, 0.0), 1.0) * (len(self._residuals) - 1))])
 
     def update(self, residuals: FloatArray, offset: float) -> None:
         """Update with the residuals [n] of one decision day, which was forecast with this offset."""
-        known = np.sort(residuals[np.isfinite(residuals)])
-        if known.size:
-            self._level += self._gamma * (self._target - float((known <= offset).mean()))
-            self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
+        ordered = np.sort(residuals[np.isfinite(residuals)])
+        if ordered.size:
+            self._level += self._gamma * (self._target - float((ordered <= offset).mean()))
+            self._residuals = np.insert(self._residuals, np.searchsorted(self._residuals, ordered), ordered)
 
     def forecast(self, positions: PositionArray, residuals: FloatArray, delay: int) -> FloatArray:
         """[N] offsets by decision day, each after updates by all days whose outcomes are known by then."""
@@ -146,13 +146,13 @@ def compare_calibration(
 
 
 def forecast_adaptively(
-    history: History, seen: ForecastWindows, test: ForecastWindows, levels: tuple[float, ...]
+    history: History, calibration: ForecastWindows, test: ForecastWindows, levels: tuple[float, ...]
 ) -> FloatArray:
     """[N, H, Q] raw forecasts of the test windows with adaptive offsets that start from the calibration split."""
     target = history.pipeline.target
     scale = units_of(history, test.windows).scale
     offsets = adapt_offsets(
-        _measure_residuals(history, seen),
+        _measure_residuals(history, calibration),
         _measure_residuals(history, test),
         levels,
         target,

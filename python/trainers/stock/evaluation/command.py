@@ -65,7 +65,7 @@ def evaluate_command(
     artifact: ArtifactArgument,
     bars: BarsFlags,
     files: CovariateFlags,
-    wanted: EvaluationSettings,
+    settings: EvaluationSettings,
     machines: WorkerFlags,
     feature_cache: CacheFolder = None,
     threads: Threads = 1,
@@ -79,14 +79,14 @@ def evaluate_command(
     """
     torch.set_num_threads(threads)
     with name_folder_in_errors(artifact):
-        runtime = Runtime(device=choose_device(wanted.device), max_rows=WINDOWS_PER_BATCH)
+        runtime = Runtime(device=choose_device(settings.device), max_rows=WINDOWS_PER_BATCH)
         model = load_model(artifact, (artifact.name, 0), runtime)
     cache = open_cache(feature_cache, warn_on_stderr)
     try:
         evaluation = evaluate(
             model,
             map_bars(bars.read(), cache),
-            wanted,
+            settings,
             consume=progress_for(sys.stderr),
             announce=announce_on_stderr,
             warn=warn_on_stderr,
@@ -169,12 +169,12 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     title = "where outcomes fell (PIT); a calibrated model has the expected shares"
     pit = build_pit_table(evaluation)
     yield from convert_table(title, pit, noted=pit.columns)
-    symbols, more = build_symbol_table(evaluation), len(evaluation.by_symbol) - _MAX_SYMBOLS
+    symbols, hidden_rows = build_symbol_table(evaluation), len(evaluation.by_symbol) - _MAX_SYMBOLS
     gain = f"gain: how much smaller the loss is than that of {evaluation.skill.baseline}"
     yield from convert_table(
         "by symbol",
         replace(symbols, lines=symbols.lines[:_MAX_SYMBOLS]),
-        gain if more <= 0 else f"{gain}; and {more} more symbols, which --json has",
+        gain if hidden_rows <= 0 else f"{gain}; and {hidden_rows} more symbols, which --json has",
         noted=("gain",),
     )
     intervals = f"the middle {100 * evaluation.confidence:.0f} % of a {evaluation.method}"
@@ -188,17 +188,17 @@ def convert_table(title: str, table: ReportTable, caption: str = "", noted: Coll
     """
     for first in range(0, len(table.columns), _MAX_COLUMNS):
         columns = table.columns[first : first + _MAX_COLUMNS]
-        shown = create_table(title, *(name.replace(" ", "\n", 1) for name in columns))
-        shown.caption = caption
+        part = create_table(title, *(name.replace(" ", "\n", 1) for name in columns))
+        part.caption = caption
         for line in table.lines:
             cells = line.cells[first : first + _MAX_COLUMNS]
             numbers = [Text(cell.text, style="bold" if cell.is_best else "") for cell in cells]
-            shown.add_row(Text(line.name), *numbers, style="blue" if line.is_model else "")
+            part.add_row(Text(line.name), *numbers, style="blue" if line.is_model else "")
             pairs = zip(columns, cells, strict=True)
             notes = [cell.note if column in noted or line.name in noted else "" for column, cell in pairs]
             if any(notes):
-                shown.add_row("", *notes, style="dim")
-        yield shown
+                part.add_row("", *notes, style="dim")
+        yield part
 
 
 def create_table(title: str, *columns: str) -> Table:

@@ -55,8 +55,8 @@ def pinball(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 def average_horizons(test: EvaluationSet, losses: FloatArray) -> FloatArray:
     """[N] mean loss over the known horizons, each divided by its spread so that they have equal weight."""
-    known = np.isfinite(losses)
-    return quotient(np.where(known, losses / test.spread, 0.0).sum(axis=1), known.sum(axis=1))
+    is_known = np.isfinite(losses)
+    return quotient(np.where(is_known, losses / test.spread, 0.0).sum(axis=1), is_known.sum(axis=1))
 
 
 def average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
@@ -198,11 +198,11 @@ class ModelComparison:
     """
 
     def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:
-        self._judged = test
+        self._test = test
         self._model = average_horizons(test, model)
         self._among = among
         self._rivals: list[str] = []
-        self._least = inf
+        self._best_mean = inf
         self._best = ""
         self.best_losses: FloatArray = np.empty(0)
         """[N, H] losses of the best rival so far."""
@@ -210,24 +210,22 @@ class ModelComparison:
     def add(self, name: str, losses: FloatArray) -> None:
         """Add a rival with losses [N, H]."""
         self._rivals.append(name)
-        mean = float(np.nanmean(average_horizons(self._judged, losses)))
-        if mean < self._least:
-            self._least, self._best, self.best_losses = mean, name, losses
+        mean = float(np.nanmean(average_horizons(self._test, losses)))
+        if mean < self._best_mean:
+            self._best_mean, self._best, self.best_losses = mean, name, losses
 
     @property
     def skill(self) -> SkillScore:
         """The model against the best rival, paired by day; needs at least one rival."""
-        first, last = self._judged.span
+        first, last = self._test.span
         return SkillScore(
             baseline=self._best,
-            improvement=measure_improvement(
-                self._judged, self._model, average_horizons(self._judged, self.best_losses)
-            ),
+            improvement=measure_improvement(self._test, self._model, average_horizons(self._test, self.best_losses)),
             rivals=tuple(self._rivals),
             among=self._among,
             first_day=first,
             last_day=last,
-            days_short=self._judged.days_short,
+            days_short=self._test.days_short,
         )
 
 
@@ -304,9 +302,9 @@ def name_seed(seed: int) -> str:
     return f"the training with seed {seed}"
 
 
-def choose_other_seeds(own: int, count: int) -> tuple[int, ...]:
+def choose_other_seeds(artifact_seed: int, count: int) -> tuple[int, ...]:
     """`count` seeds that differ from the artifact's own."""
-    return tuple((own + k) % 2**32 for k in range(1, count + 1))
+    return tuple((artifact_seed + k) % 2**32 for k in range(1, count + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

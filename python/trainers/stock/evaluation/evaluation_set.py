@@ -156,9 +156,9 @@ class Interval:
 def by_day(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Sum and count of the finite values [N, …] by decision day: two arrays [D, …]."""
     _, starts = np.unique(test.positions, return_index=True)
-    known = np.isfinite(values)
-    total = np.add.reduceat(np.where(known, values, 0.0), starts, axis=0)
-    return total, np.add.reduceat(known.astype(np.float64), starts, axis=0)
+    is_finite = np.isfinite(values)
+    total = np.add.reduceat(np.where(is_finite, values, 0.0), starts, axis=0)
+    return total, np.add.reduceat(is_finite.astype(np.float64), starts, axis=0)
 
 
 def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -171,9 +171,9 @@ def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray,
     weights = block_weights(len(total), test.block)
     mean = quotient(total.sum(axis=0), count.sum(axis=0))
     means = quotient(np.tensordot(weights, total, axes=1), np.tensordot(weights, count, axes=1))
-    is_known = np.isfinite(values)
-    low = values.min(axis=0, initial=np.inf, where=is_known)
-    high = values.max(axis=0, initial=-np.inf, where=is_known)
+    is_finite = np.isfinite(values)
+    low = values.min(axis=0, initial=np.inf, where=is_finite)
+    high = values.max(axis=0, initial=-np.inf, where=is_finite)
     return mean, np.clip(widen_resamples(test, mean, means), low, high)
 
 
@@ -184,10 +184,10 @@ def widen_resamples(test: EvaluationSet, value: FloatArray, resamples: FloatArra
 
 def interval(value: float, resamples: FloatArray) -> Interval:
     """The central `CONFIDENCE` of resamples [RESAMPLES] of a value."""
-    known = resamples[np.isfinite(resamples)]
-    if known.size == 0:
+    values = resamples[np.isfinite(resamples)]
+    if values.size == 0:
         return Interval(value=value, lower=nan, upper=nan)
-    lower, upper = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    lower, upper = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(value=value, lower=float(lower), upper=float(upper))
 
 

@@ -86,9 +86,9 @@ class Metric:
     def mean(self, evaluation: ModelEvaluation, row: ModelScores) -> float | None:
         """Mean over horizons, divided by their spread first if it grows with them; None if undefined at all."""
         spread = evaluation.target.spread if self.is_growing else np.ones(len(row.horizons))
-        values = [self.of(h) for h in row.horizons]
-        known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
-        return float(np.mean(known)) if known else None
+        means = [self.of(h) for h in row.horizons]
+        values = [value / by for value, by in zip(means, spread, strict=True) if value is not None]
+        return float(np.mean(values)) if values else None
 
 
 def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
@@ -168,9 +168,12 @@ def _describe_coverage(evaluation: ModelEvaluation) -> str:
 
 def _describe_misses(shares: list[Interval], nominal: float) -> str:
     """Number of horizons at which the nominal share is outside the interval."""
-    known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
-    too_few, too_many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
-    if not known:
+    intervals = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
+    too_few, too_many = (
+        sum(share.upper < nominal for share in intervals),
+        sum(share.lower > nominal for share in intervals),
+    )
+    if not intervals:
         return "it is unknown how much of the difference is luck"
     if not too_few and not too_many:
         return "luck explains the difference at every horizon"
@@ -188,10 +191,10 @@ def _describe_spread(evaluation: ModelEvaluation) -> str:
             "of that size does not distinguish two models."
         )
     gains = [row.improvement.value for row in evaluation.by_symbol if isfinite(row.improvement.value)]
-    better, known = sum(gain > 0 for gain in gains), len(gains)
+    better, symbols = sum(gain > 0 for gain in gains), len(gains)
     return (
         f"The error was smaller than that of {evaluation.skill.baseline} for {better} of "
-        f"{format_count(known, 'symbol')}; only one training was evaluated, so the effect of its seed is unknown."
+        f"{format_count(symbols, 'symbol')}; only one training was evaluated, so the effect of its seed is unknown."
     )
 
 

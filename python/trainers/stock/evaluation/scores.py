@@ -114,11 +114,11 @@ def _correlate_day(pairs: FloatArray) -> tuple[float, float]:
 
 def _average_correlations(test: EvaluationSet, daily: FloatArray) -> Interval | None:
     """Mean of the finite daily values [D], with its interval."""
-    known = np.isfinite(daily)
-    if not known.any():
+    is_known = np.isfinite(daily)
+    if not is_known.any():
         return None
-    weights = block_weights(len(daily), test.block)[:, known]
-    return _clip_interval(test, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
+    weights = block_weights(len(daily), test.block)[:, is_known]
+    return _clip_interval(test, daily[is_known].mean(), quotient(weights @ daily[is_known], weights.sum(axis=1)))
 
 
 def _clip_interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
@@ -127,9 +127,9 @@ def _clip_interval(test: EvaluationSet, value: np.float64, resamples: FloatArray
 
 
 def _measure_ratio(daily: FloatArray) -> float | None:
-    known = daily[np.isfinite(daily)]
-    deviation = known.std(ddof=1) if known.size > 1 else 0.0
-    return float(known.mean() / deviation) if deviation > 0 else None
+    values = daily[np.isfinite(daily)]
+    deviation = values.std(ddof=1) if values.size > 1 else 0.0
+    return float(values.mean() / deviation) if deviation > 0 else None
 
 
 def _mean_over_symbols(

@@ -39,7 +39,7 @@ from trainers.stock.command import (
 )
 from trainers.stock.data_warnings import drop_before_calendar, emit, find_model_warnings, list_networks
 from trainers.stock.ensembles import JoinedEnsemble
-from trainers.stock.ensembles.command import describe_joined, print_joined
+from trainers.stock.ensembles.command import describe_ensemble, print_ensemble
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.feature_cache import map_bars, open_cache
@@ -112,9 +112,9 @@ def retrain_command(
         if isinstance(trained, TrainingResult):
             print_result(trained, as_json=run.as_json)
         elif run.as_json:
-            write_json(describe_joined(trained))
+            write_json(describe_ensemble(trained))
         else:
-            print_joined(trained)
+            print_ensemble(trained)
         if not run.as_json:
             print_next_commands(
                 quantra("inspect", out),
@@ -197,8 +197,8 @@ def _compare(
 ) -> VersionComparison:
     """Compare the versions, or with `refit` their recipes, after warnings about the bars."""
     models = [model for version in (champion, challenger) for model in list_networks(version.trained_model.model)]
-    known = drop_before_calendar(bars, find_calendar(champion.trained_model.model))
-    emit(find_model_warnings(models, known, champion.source.covariates), warn_on_stderr)
+    calendar_bars = drop_before_calendar(bars, find_calendar(champion.trained_model.model))
+    emit(find_model_warnings(models, calendar_bars, champion.source.covariates), warn_on_stderr)
     if refit is None:
         return compare_versions(champion, challenger, bars, start=start)
     if start is None:

@@ -118,8 +118,8 @@ def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     need = "its recorded forecasts are equal when they are replayed"
     if ledger is None:
         return GateResult(name="replay", passed=False, need=need, have="no ledger is given (--ledger)")
-    where = "kind = ? and model = ? and version = ?"
-    events = ledger.records(LedgerEvent, where, (REPLAY, challenger.model_folder.name, challenger.version))
+    condition = "kind = ? and model = ? and version = ?"
+    events = ledger.records(LedgerEvent, condition, (REPLAY, challenger.model_folder.name, challenger.version))
     if not events:
         return GateResult(name="replay", passed=False, need=need, have="no replay is recorded")
     equal, different = (events[-1].detail.get(name) for name in ("equal", "different"))

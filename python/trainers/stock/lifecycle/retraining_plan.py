@@ -54,10 +54,10 @@ class RetrainingPlan:
     def sentence(self) -> str:
         """The plan in words."""
         last = format_date(int(self.bars.sessions[-1]))
-        what = "recipe" if self.rule is None else f"{len(self.trainings)} recipes"
+        subject = "recipe" if self.rule is None else f"{len(self.trainings)} recipes"
         return (
-            f"training with the {what} of {self.champion} on bars up to {last}; {self.new_sessions} sessions are new "
-            f"since its last label on {format_date(self.seen_until)}"
+            f"training with the {subject} of {self.champion} on bars up to {last}; {self.new_sessions} sessions are "
+            f"new since its last label on {format_date(self.seen_until)}"
         )
 
     def card(self) -> dict[str, Json]:

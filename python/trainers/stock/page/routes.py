@@ -130,9 +130,11 @@ class Page:
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 - process boundary
-                known = make_caller_error("the page", error, _log).without_frames()
+                caller_error = make_caller_error("the page", error, _log).without_frames()
                 frame = self._frame(request)
-                response = _render_page(frame, views.render_message(frame, known.message), status_code(known))
+                response = _render_page(
+                    frame, views.render_message(frame, caller_error.message), status_code(caller_error)
+                )
                 if request.method == "POST":
                     response.headers["connection"] = "close"  # the rest of the body is not read
                 return response
@@ -232,7 +234,7 @@ class Page:
             instance=instance, targets=(TargetPoint(horizon, quantile),), detail=detail, symbols=(symbol,)
         )
         explanation = self._models.explain(_format_reference(info), explanation_query)
-        shown = views.ShownForecast(
+        view = views.ShownForecast(
             info=info,
             reading=reading,
             options=self._uploaded_bars().choice.options,
@@ -241,7 +243,7 @@ class Page:
             symbol=symbol,
             can_use_suspects=can_use_suspects,
         )
-        return views.render_forecast(frame, shown, self._models.models())
+        return views.render_forecast(frame, view, self._models.models())
 
     def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)

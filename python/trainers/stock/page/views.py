@@ -159,24 +159,24 @@ class ShownForecast:
     can_use_suspects: bool
 
 
-def render_forecast(frame: PageFrame, shown: ShownForecast, models: Sequence[ModelInfo]) -> str:
+def render_forecast(frame: PageFrame, view: ShownForecast, models: Sequence[ModelInfo]) -> str:
     """The fan, the scores in sentences, the reasons and the request."""
     page = PageBuilder(PACKAGE, "forecast.html.j2", frame)
-    info, bars, card = shown.info, shown.reading.panel, Card.from_json(shown.info.card_json)
+    info, bars, card = view.info, view.reading.panel, Card.from_json(view.info.card_json)
     return page.render(
         {
-            "shown": shown,
+            "shown": view,
             "info": info,
             "models": models,
             "symbols": bars.symbols,
             "verdict": card.skill.verdict.value if card.skill else "undecided",
             "sentences": list(score_sentences(card)),
-            "warnings": shown.forecast.warnings,
-            "remarks": ("" if shown.forecast.prices is None else describe_prices(bars.select([shown.symbol])),),
-            "forecast": make_forecast_view(bars, shown.forecast, shown.symbol, page),
-            "reason": make_reason_view(shown.attribution, shown.symbol, info, page),
+            "warnings": view.forecast.warnings,
+            "remarks": ("" if view.forecast.prices is None else describe_prices(bars.select([view.symbol])),),
+            "forecast": make_forecast_view(bars, view.forecast, view.symbol, page),
+            "reason": make_reason_view(view.attribution, view.symbol, info, page),
             "internals_note": INTERNALS_NOTE,
-            "requests": list(request_texts(shown)),
+            "requests": list(request_texts(view)),
         }
     )
 
@@ -203,21 +203,21 @@ def score_sentences(card: Card) -> Iterator[str]:
         yield f"The days of these scores are {days}; nothing was fitted on them."
 
 
-def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
+def request_texts(view: ShownForecast) -> Iterator[tuple[str, str]]:
     """The request in a shell, in Python and in C#; the bars are where the person has them."""
-    name, reference = shown.reading.name, f"{shown.info.name}@{shown.info.version}"
-    folder = f"models/{shown.info.name}/{shown.info.version}"
+    name, reference = view.reading.name, f"{view.info.name}@{view.info.version}"
+    folder = f"models/{view.info.name}/{view.info.version}"
     bars = name if ", " not in name and not name.endswith(" files") else "bars"
-    horizon, quantile = shown.attribution.horizon, shown.attribution.quantile
-    settings = {name: value for name, value in asdict(shown.options).items() if value}
+    horizon, quantile = view.attribution.horizon, view.attribution.quantile
+    settings = {name: value for name, value in asdict(view.options).items() if value}
     flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    words = ("--artifact", folder, "--bars", bars, *flags, "--symbol", shown.symbol)
-    words += ("--accept-suspect-bars",) if shown.can_use_suspects else ()
+    words = ("--artifact", folder, "--bars", bars, *flags, "--symbol", view.symbol)
+    words += ("--accept-suspect-bars",) if view.can_use_suspects else ()
     point = ("--horizon", str(horizon), "--quantile", f"{quantile:g}")
     yield "Shell", "\n".join(map(shlex.join, (("quantra", "predict", *words), ("quantra", "explain", *words, *point))))
-    symbol, file = json.dumps(shown.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
-    wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.can_use_suspects else "bars"
-    imports = "from predictor.instance import Instance\n" if shown.can_use_suspects else ""
+    symbol, file = json.dumps(view.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
+    wrapped = "Instance(input=bars, accept_suspect_bars=True)" if view.can_use_suspects else "bars"
+    imports = "from predictor.instance import Instance\n" if view.can_use_suspects else ""
     imports += "from predictor.bars import ReadingOptions\n" if settings else ""
     pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in settings.items())
     options = f", options=ReadingOptions({', '.join(pairs)})" if settings else ""
@@ -263,8 +263,8 @@ def render_universe(
 def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
     is_return = forecast.target_kind == LOG_RETURN
     middle = int(np.argmin(np.abs(np.array(forecast.quantiles) - 0.5)))
-    known = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
-    for row, s in enumerate(known):
+    rows = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
+    for row, s in enumerate(rows):
         values = 100 * np.expm1(forecast.values[s]) if is_return else forecast.values[s]
         fan = charts.draw_fan_svg(
             forecast.horizons,

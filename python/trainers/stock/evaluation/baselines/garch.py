@@ -52,8 +52,8 @@ def garch(sample: BaselineSample) -> FittedBaseline:
     )
 
     def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
-        known = compute(measured_windows.windows.symbols, filters.variances(measured_windows.windows))
-        return np.where(np.isnan(known), otherwise.quantiles(measured_windows), known)
+        values = compute(measured_windows.windows.symbols, filters.variances(measured_windows.windows))
+        return np.where(np.isnan(values), otherwise.quantiles(measured_windows), values)
 
     why = {symbol: fit for symbol, fit in fits.items() if isinstance(fit, str)}
     return FittedBaseline(quantiles=quantiles, replaced=ReplacedSymbols(by=UNCONDITIONAL.name, why=why))
@@ -76,21 +76,21 @@ class _Model:
 
 def _fit_symbol(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Model | str:
     """The model of a symbol with daily returns [T], or the reason why it cannot be fitted."""
-    history, known = sample.history, np.isfinite(returns)
-    count = int((history.bars.sessions[known] <= sample.part.last).sum())
+    history, is_known = sample.history, np.isfinite(returns)
+    count = int((history.bars.sessions[is_known] <= sample.part.last).sum())
     if count < MIN_RETURNS:
         return f"it has {count} daily returns to fit, but needs {MIN_RETURNS}"
-    if np.ptp(returns[known][:count]) == 0:
+    if np.ptp(returns[is_known][:count]) == 0:
         return "its price never moves where it is fitted"
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         windows = int(np.isfinite(history.labels[symbol, sample.mask[symbol]]).all(axis=1).sum())
         if windows < MIN_RETURNS:
             return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
-    fit = _fit(PERCENT * returns[known], count)
+    fit = _fit(PERCENT * returns[is_known], count)
     if fit is None:
         return "its fit did not converge"
     daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
-    last_known = np.cumsum(known) - 1  # a missing return keeps the previous forecast
+    last_known = np.cumsum(is_known) - 1  # a missing return keeps the previous forecast
     mean, freedom, omega, alpha, beta = (
         float(np.asarray(fit.params[name])) for name in ("mu", "nu", "omega", "alpha[1]", "beta[1]")
     )

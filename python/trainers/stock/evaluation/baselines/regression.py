@@ -63,8 +63,8 @@ def regressors(history: History, measured_windows: MeasuredWindows) -> FloatArra
         measured_windows.units.scale[:, 0] / pipeline.target.spread[0],
     )
     daily = (recent(history, windows, max(MEANS)) - location) / scale
-    known = np.isfinite(daily)
-    values, sizes = np.where(known, daily, 0.0), np.where(known, np.abs(daily), 0.0)
+    is_known = np.isfinite(daily)
+    values, sizes = np.where(is_known, daily, 0.0), np.where(is_known, np.abs(daily), 0.0)
     lags = np.stack([values[:, -k] for k in LAGS], axis=1)
     means = [part[:, -days:].mean(axis=1) for part in (values, sizes) for days in MEANS]
     week = windows.positions[:, None] + np.arange(1 - min(FEW, pipeline.encoder_length), 1)
@@ -102,19 +102,19 @@ def ridge(sample: BaselineSample) -> FittedBaseline:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    history, (known, outcomes) = sample.history, _collect_regression(sample)
+    history, (features, outcomes) = sample.history, _collect_regression(sample)
     fits: list[Pipeline] = []
     residuals: list[FloatArray] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
-        fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcome[rows])
+        fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(features[rows], outcome[rows])
         fits.append(fit)
-        residuals.append(np.quantile(outcome[rows] - fit.predict(known[rows]), sample.levels))
+        residuals.append(np.quantile(outcome[rows] - fit.predict(features[rows]), sample.levels))
     spreads = np.stack(residuals)
 
     def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
-        known = regressors(history, measured_windows)
-        centres = np.stack([fit.predict(known) for fit in fits], axis=1)
+        features = regressors(history, measured_windows)
+        centres = np.stack([fit.predict(features) for fit in fits], axis=1)
         return regression_units(history, measured_windows).restore(centres[..., None] + spreads)
 
     return FittedBaseline(quantiles=quantiles)
@@ -127,11 +127,11 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
     """LightGBM (Ke et al. 2017), one deterministic model per horizon and quantile; crossings are sorted."""
     import lightgbm
 
-    history, (known, outcomes) = sample.history, _collect_regression(sample)
+    history, (features, outcomes) = sample.history, _collect_regression(sample)
     fits: list[lightgbm.Booster] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
-        data = lightgbm.Dataset(known[rows], label=outcome[rows], params=SETTINGS)  # binned once for all levels
+        data = lightgbm.Dataset(features[rows], label=outcome[rows], params=SETTINGS)  # binned once for all levels
         fits += [lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS) for level in sample.levels]
     shape = len(sample.target.horizons), len(sample.levels)
 
@@ -208,11 +208,11 @@ def _average_days(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
     return np.stack([np.ones(len(windows)), *filled], axis=1)
 
 
-def _solve_least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
-    rows = np.isfinite(outcomes) & (outcomes > NO_RANGE) & (known[:, -1] > NO_RANGE)
+def _solve_least_squares(averages: FloatArray, outcomes: FloatArray) -> FloatArray:
+    rows = np.isfinite(outcomes) & (outcomes > NO_RANGE) & (averages[:, -1] > NO_RANGE)
     if not rows.any():
         raise NoForecastError("no window of the fit has ranges on all sessions of a horizon")
-    return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
+    return np.asarray(np.linalg.lstsq(averages[rows], outcomes[rows])[0], np.float64)
 
 
 HAR: Final = BaselineModel(name="HAR (1, 5, 22 days)", estimator=har)
