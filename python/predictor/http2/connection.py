@@ -101,7 +101,7 @@ class Http2StateMachine:
         )
         self._unread_bytes = bytearray()
         self._needed_size = 0
-        """Bytes of `_unread` without which nothing can be read."""
+        """Bytes of `_unread_bytes` without which nothing can be read."""
         self._has_preface = False
         self._expected_kind = SETTINGS
         """The only kind of frame that may come now, or _ANY."""

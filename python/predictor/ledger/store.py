@@ -87,7 +87,7 @@ class LedgerStore(ABC):
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[object] = (), *, by_name: bool = False) -> Cursor:
-        """Run a statement within `_use_connection` or `_transaction`; its rows are tuples, or have names."""
+        """Run a statement within `_use_connection` or `_begin_transaction`; its rows are tuples, or have names."""
 
     @abstractmethod
     def _use_connection(self) -> AbstractContextManager[None]:
