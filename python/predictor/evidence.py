@@ -105,21 +105,21 @@ class _Bets:
     def begin(self, shares: FloatArray, last: int) -> FloatArray:
         """[N, D + horizon, S] capital after each date's turn, from bets on shares [N, D] of the first dates."""
         none = np.zeros((len(shares), self.horizon, self.worst.size))
-        return self._settle(none, np.concatenate([none, self._compute_gains(shares)], axis=1), 0, last)
+        return self._compound_capital(none, np.concatenate([none, self._compute_gains(shares)], axis=1), 0, last)
 
     def proceed(self, before: FloatArray, shares: FloatArray, first: int) -> FloatArray:
         """[N, T, S] capital after each turn from date `first` on, whose bets are settled with these shares [N, T].
 
         `before` [N, horizon, S] is the capital after the turns before `first`. A bet is placed on every date.
         """
-        return self._settle(before, self._compute_gains(shares), first, first + shares.shape[1])
+        return self._compound_capital(before, self._compute_gains(shares), first, first + shares.shape[1])
 
     def _compute_gains(self, shares: FloatArray) -> FloatArray:
         """[N, D, S] what each stake gains."""
         gains = self._promised - shares if self._side is CoverageSide.TOO_FEW else shares - self._promised
         return self._stakes * gains[..., None]
 
-    def _settle(self, before: FloatArray, gains: FloatArray, first: int, last: int) -> FloatArray:
+    def _compound_capital(self, before: FloatArray, gains: FloatArray, first: int, last: int) -> FloatArray:
         """[N, D, S] capital after each date's turn; an account multiplies its capital and adds what enters."""
         factors, dates, horizon = 1 + gains, gains.shape[1], self.horizon
         for account in range(min(horizon, dates)):

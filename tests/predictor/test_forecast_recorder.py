@@ -68,7 +68,7 @@ def calls_in(ledger: Ledger) -> int:
 
 def fill_disk(ledger: Ledger, *, free: bool) -> None:
     """Allow the file no further page, or many."""
-    pages = ledger._store.number("pragma page_count")
+    pages = ledger._store.read_number("pragma page_count")
     ledger._store.execute(f"pragma max_page_count = {10**6 if free else pages}")
 
 

@@ -514,7 +514,7 @@ def test_a_damaged_file_is_named_and_verified_as_damaged(tmp_path: Path) -> None
 
 def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger_file: Ledger) -> None:
     ledger_file.append([EVENT])
-    pages = ledger_file._store.number("pragma page_count")
+    pages = ledger_file._store.read_number("pragma page_count")
     ledger_file._store.execute(f"pragma max_page_count = {pages}")
     with pytest.raises(LedgerError, match="the disk is full, and this write was not recorded"):
         ledger_file.add_bars(bokeh_panel("AAPL", "IBM"))

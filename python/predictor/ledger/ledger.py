@@ -166,7 +166,7 @@ class Ledger:
                             f"{format_date(wrong.as_of)} is not recorded: {wrong.problem}",
                             metadata={"file": self.address},
                         )
-                    newest = self._store.number("select max(last_session) from bar")
+                    newest = self._store.read_number("select max(last_session) from bar")
                     columns = schema.list_columns(ForecastRecord)
                     column = columns.index("is_prospective")
                     rows = [schema.encode_row(forecast) for forecast in forecasts]

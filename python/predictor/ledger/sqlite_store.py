@@ -123,10 +123,10 @@ class SqliteStore(LedgerStore):
             self._connection.execute(pragma)
 
     def _check_format(self, *, create: bool) -> None:
-        application, version = (self.number(f"pragma {name}") for name in ("application_id", "user_version"))
+        application, version = (self.read_number(f"pragma {name}") for name in ("application_id", "user_version"))
         if application == APPLICATION_ID and version == VERSION:
             return
-        is_empty = not self.number("select count(*) from sqlite_master")
+        is_empty = not self.read_number("select count(*) from sqlite_master")
         if application == APPLICATION_ID and not is_empty:
             advice = "update Quantra" if version > VERSION else "move it away to begin a new one"
             problem = f"its schema is {version}, but this version of Quantra reads {VERSION}; {advice}"

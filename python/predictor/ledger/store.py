@@ -122,7 +122,7 @@ class LedgerStore(ABC):
             OSError: the folder is not writable, or its file system has no locks.
         """
 
-    def number(self, query: str, values: Sequence[object] = ()) -> int:
+    def read_number(self, query: str, values: Sequence[object] = ()) -> int:
         """The first value of a query's first row, as an integer; 0 for NULL."""
         _, rows = self.table(query, values)
         return int(rows[0][0] or 0)
@@ -249,7 +249,7 @@ class OpenBatch:
         SQLite lets other threads run at each row that it reads, and a busy server would wait at each for its turn.
         """
         if table not in self.first_ids:
-            self.first_ids[table] = self._next_ids[table] = self._store.number(f"select max(id) from {table}") + 1  # noqa: S608
+            self.first_ids[table] = self._next_ids[table] = self._store.read_number(f"select max(id) from {table}") + 1  # noqa: S608
             if table in STORED_AS_GIVEN:
                 self._given_rows[table] = []
         names = ", ".join(f'"{name}"' for name in ("id", "batch", *columns))

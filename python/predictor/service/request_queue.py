@@ -125,7 +125,7 @@ class QueuedRequest(LightFuture[ResponseT]):
             self._failed_reasons = _list_failed_reasons(result)
         try:
             response: ResponseT = result if self._encode is None else self._encode(result)
-            self._settle(response, None)
+            self._complete(response, None)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
             self.fail(error)
 
@@ -133,7 +133,7 @@ class QueuedRequest(LightFuture[ResponseT]):
         """Set the error."""
         if self._encode is not None:
             error = make_caller_error(self._method, error, _log)
-        self._settle(None, error.without_frames() if isinstance(error, QuantraError) else error)
+        self._complete(None, error.without_frames() if isinstance(error, QuantraError) else error)
 
     def start(self) -> bool:
         """Mark the request as running. Returns False if it was cancelled, or has expired and therefore fails."""
@@ -150,7 +150,7 @@ class QueuedRequest(LightFuture[ResponseT]):
             return True
         return False
 
-    def _settle(self, response: ResponseT | None, error: Exception | None) -> None:
+    def _complete(self, response: ResponseT | None, error: Exception | None) -> None:
         try:  # noqa: SIM105 - `suppress` takes longer
             self._finish(response, error)
         except InvalidStateError:

@@ -38,13 +38,13 @@ from trainers.loop.device import describe_cause, is_out_of_memory
 from trainers.loop.validation import evaluation_mode
 from trainers.progress import ReportConsumer
 
-LATEST: Final = 0.96
+MAX_NOISE_TIME: Final = 0.96
 """Upper bound of the time in the noise scale, which diverges at 1."""
 
 MIN_SPREAD: Final = 1e-6
 """Rewards of a group with a smaller standard deviation count as equal."""
 
-STEADYING: Final = 1e-4
+DEVIATION_OFFSET: Final = 1e-4
 """Added to the standard deviation of a group, which keeps advantages of nearly equal rewards small."""
 
 MAX_ADVANTAGE: Final = 3.0
@@ -88,7 +88,7 @@ def draw_step(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor,
         lengths: [N], above 0.
         noise: Scale of the noise.
     """
-    bounded_times = times.clamp(max=LATEST)
+    bounded_times = times.clamp(max=MAX_NOISE_TIME)
     size = noise * (bounded_times / (1 - bounded_times)).sqrt()
     time, length, half = add_dimensions(times), add_dimensions(lengths), add_dimensions(size**2 / (2 * times))
     return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
@@ -102,9 +102,11 @@ def log_probability(step: PolicyStep, latents: Tensor) -> Tensor:
 def compute_advantages(rewards: Tensor) -> Advantages:
     """Normalise rewards, float [groups, members], by mean and standard deviation of their group."""
     spread = rewards.std(dim=1, keepdim=True)
-    equal = spread < MIN_SPREAD
-    values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + STEADYING)).clamp(-MAX_ADVANTAGE, MAX_ADVANTAGE)
-    return Advantages(torch.where(equal, 0.0, values), int(equal.sum()))
+    is_tied = spread < MIN_SPREAD
+    values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + DEVIATION_OFFSET)).clamp(
+        -MAX_ADVANTAGE, MAX_ADVANTAGE
+    )
+    return Advantages(torch.where(is_tied, 0.0, values), int(is_tied.sum()))
 
 
 def compute_clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
@@ -118,9 +120,9 @@ def compute_clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Ten
     return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
 
 
-def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
+def divergence(step: PolicyStep, reference: PolicyStep) -> Tensor:
     """Kullback-Leibler divergence of steps with the same deviation, [N]; a mean over the values."""
-    return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
+    return ((step.mean - reference.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
 class PolicySteps(NamedTuple):
@@ -339,14 +341,16 @@ class PolicyLoss:
 
     Args:
         network: Network in training.
-        start: Frozen copy from before tuning.
+        reference: Frozen copy from before tuning.
         sampler: Step sampler of both.
         recipe: Clipping and weight of the divergence.
     """
 
-    def __init__(self, network: ImageNetwork, start: ImageNetwork, sampler: PolicySampler, recipe: GrpoRecipe) -> None:
+    def __init__(
+        self, network: ImageNetwork, reference: ImageNetwork, sampler: PolicySampler, recipe: GrpoRecipe
+    ) -> None:
         self._network = network
-        self._start = start
+        self._reference = reference
         self._sampler = sampler
         self._recipe = recipe
 
@@ -356,10 +360,10 @@ class PolicyLoss:
             inputs = (steps.condition, steps.before, steps.timesteps, steps.times, steps.lengths)
             step = self._sampler.step(self._network, *inputs)
             with torch.no_grad():
-                start = self._sampler.step(self._start, *inputs)
+                reference = self._sampler.step(self._reference, *inputs)
             ratios = (log_probability(step, steps.after) - steps.probability).exp()
             gain = compute_clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
-            distance = divergence(step, start).mean()
+            distance = divergence(step, reference).mean()
             ratio_change = (ratios.detach() - 1).abs()
             parts = {
                 "divergence": distance.detach(),
@@ -415,9 +419,9 @@ def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: 
         raise SettingsError(
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
-    transformer, start = model.network.module, deepcopy(model.network)
+    transformer, reference = model.network.module, deepcopy(model.network)
     sampler = PolicySampler(model.unconditional().move_to("cpu"), recipe)
-    policy_loss = PolicyLoss(model.network, start, sampler, recipe)
+    policy_loss = PolicyLoss(model.network, reference, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](
         TRANSFORMER,
@@ -429,7 +433,7 @@ def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: 
     )
     modules: dict[str, nn.Module | FrozenModule] = {
         TRANSFORMER: transformer,
-        "start": FrozenModule(start.module),
+        "start": FrozenModule(reference.module),
         "vae": FrozenModule(model.latents.module),
         "text_encoder": FrozenModule(model.prompts.module),
     }

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from trainers.loop.checkpoint.recorder import (
     InitialSettings,
-    LearningRates,
+    OptimizerSettings,
     Recorder,
     ResumeRates,
     describe_layout,
@@ -202,10 +202,10 @@ class Loop(Generic[Batch]):
                 stack.enter_context(signals)
             # Training changes the optimizers' settings, so they are read only before the first run.
             self._started = self._started or read_initial_settings(self._settings.phases)
-            rates = LearningRates(self._settings.phases, self._started, self._resume_rates)
+            optimizer_settings = OptimizerSettings(self._settings.phases, self._started, self._resume_rates)
             parts = RunParts(self._settings, group, names)
             _check_same_phases(parts)
-            recorder = None if checkpoints is None else Recorder(checkpoints, parts, rates)
+            recorder = None if checkpoints is None else Recorder(checkpoints, parts, optimizer_settings)
             resumed = [] if recorder is None else recorder.resume()
             notices = [*resumed, *make_kept_graphs_notices(self._settings.phases, self._settings.accumulate)]
             yield TrainingRun(parts, recorder, signals, notices)

@@ -197,7 +197,7 @@ class TrainingRun(Generic[Batch]):
     def use_average(self) -> None:
         """Replace the weights by their moving average permanently; do nothing without one."""
         for average in self._list_averages():
-            average.settle()
+            average.copy_to_parameters()
 
     def _wrap_source(self, batches: Source[Sample] | DataLoader[Any]) -> Source[Sample]:
         if not isinstance(batches, DataLoader):

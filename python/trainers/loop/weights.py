@@ -444,7 +444,7 @@ class AveragedWeights:
         finally:
             _copy(originals, self._parameters)
 
-    def settle(self) -> None:
+    def copy_to_parameters(self) -> None:
         """Replace the parameters by the average permanently."""
         _copy(self.tensors, self._parameters)
 

@@ -46,7 +46,7 @@ def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[
     """Describe phases, optimizers and weights as plain values that must be the same on resume.
 
     Learning rates and similar settings are not included, because they change during a training run and are restored
-    from the checkpoint. `LearningRates` compares their initial values.
+    from the checkpoint. `OptimizerSettings` compares their initial values.
     """
     parts: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
     names = name_parameters(trained.items())
@@ -112,7 +112,7 @@ def read_initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
 
 
 @final
-class LearningRates:
+class OptimizerSettings:
     """Compares the optimizers' initial settings with those of a checkpoint, and applies the caller's choice.
 
     Args:
@@ -231,13 +231,13 @@ class Recorder:
         checkpoints: The checkpoints, opened by rank 0.
         parts: The parts of the run. Every process contributes its generators, micro-batch sizes and caller's state, and
             rank 0 writes the checkpoint.
-        rates: The initial settings of the optimizers.
+        optimizer_settings: The initial settings of the optimizers.
     """
 
-    def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any], rates: LearningRates) -> None:
+    def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any], optimizer_settings: OptimizerSettings) -> None:
         self._checkpoints = checkpoints
         self._parts = parts
-        self._rates = rates
+        self._optimizer_settings = optimizer_settings
         self._settings = parts.settings
         self._group = parts.group
         self._layout = {
@@ -289,7 +289,7 @@ class Recorder:
             return []
         notices = [TrainingNotice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        self._rates.check(restored.state["started"])
+        self._optimizer_settings.check(restored.state["started"])
         processes = restored.state["processes"]
         if self._settings.state and len(processes) != self._group.size:
             raise ResumeMismatchError(
@@ -299,7 +299,9 @@ class Recorder:
         caller_state = processes[self._group.rank]["kept"] if self._group.rank < len(processes) else {}
         load_states(caller_state, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
-        notices += [TrainingNotice(message=message) for message in self._rates.load(restored.state["started"])]
+        notices += [
+            TrainingNotice(message=message) for message in self._optimizer_settings.load(restored.state["started"])
+        ]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         position = window if restored.window else f"epoch {restored.epoch}"
         return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
@@ -340,7 +342,7 @@ class Recorder:
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
                 "validation": parts.score_guard.state(),
-                "started": self._rates.state(),
+                "started": self._optimizer_settings.state(),
                 "processes": self._group.gather(process_state),
             },
             epoch=training.epoch,
