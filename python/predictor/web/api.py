@@ -30,7 +30,7 @@ from predictor.memory import make_caller_error
 from predictor.server import ServerLimits
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.tokens import TokenGuard
-from predictor.web.openapi import describe_api
+from predictor.web.openapi import PATHS, POST_ROUTES, PostRoute, describe_api
 from predictor.web.responses import JSON, parse_message, respond, respond_error
 
 if TYPE_CHECKING:
@@ -116,7 +116,6 @@ _DIGITS: Final = 19
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
 MAX_TIMEOUT_S: Final = 3600.0
-PATHS: Final = "SimulatePaths"
 _SERVING: Final = HealthCheckResponse(status=HealthCheckResponse.SERVING).SerializeToString()
 _HEALTH_S: Final = 5.0
 
@@ -178,16 +177,16 @@ class Api:
     def routes(self) -> list[Route]:
         """Create the routes."""
         return [
-            Route("/v1/forecast", self._post("Predict", pb.PredictRequest, pb.PredictResponse), methods=["POST"]),
-            Route("/v1/explain", self._post("Explain", pb.ExplainRequest, pb.ExplainResponse), methods=["POST"]),
-            Route("/v1/paths", self._post(PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse), methods=["POST"]),
+            *(Route(route.path, self._post(route), methods=["POST"]) for route in POST_ROUTES),
             Route("/v1/models", self.with_error_responses(self._list_models), methods=["GET"]),
             Route("/v1/models/{model}", self.with_error_responses(self._describe_model), methods=["GET"]),
             Route("/v1/health", self._report_health, methods=["GET"]),
             Route("/openapi.json", self._serve_openapi, methods=["GET"]),
         ]
 
-    def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
+    def _post(self, route: PostRoute) -> Callable[[Request], object]:
+        name, kind = route.name, route.request
+
         async def handle(request: Request) -> Response:
             try:
                 context = self.admit(name, request)
@@ -198,7 +197,7 @@ class Api:
                     response_body = await self._call(name, message.SerializeToString(), context, request)
                 finally:
                     self._in_flight[name] -= 1
-                return respond(response.FromString(response_body), as_lists=has_lists)
+                return respond(route.response.FromString(response_body), as_lists=has_lists)
             except UnreadBodyError as unread:
                 return respond_error(unread.error, ends_connection=True)
             except Exception as error:  # noqa: BLE001 - process boundary

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -13,10 +13,25 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from predictor._pb import prediction_pb2 as pb
 from predictor.web.responses import descriptor_of
 
-_POSTS: Final[tuple[tuple[str, str, type[Message], type[Message]], ...]] = (
-    ("/v1/forecast", "Forecast the instances of a request.", pb.PredictRequest, pb.PredictResponse),
-    ("/v1/explain", "Explain one forecast.", pb.ExplainRequest, pb.ExplainResponse),
-    ("/v1/paths", "Simulate price paths.", pb.SimulatePathsRequest, pb.SimulatePathsResponse),
+PATHS: Final = "SimulatePaths"
+"""The call whose answers are joined to one."""
+
+
+class PostRoute(NamedTuple):
+    """A call with a request in the body."""
+
+    path: str
+    name: str
+    """Of the call in quantra.v1."""
+    text: str
+    request: type[Message]
+    response: type[Message]
+
+
+POST_ROUTES: Final = (
+    PostRoute("/v1/forecast", "Predict", "Forecast the instances of a request.", pb.PredictRequest, pb.PredictResponse),
+    PostRoute("/v1/explain", "Explain", "Explain one forecast.", pb.ExplainRequest, pb.ExplainResponse),
+    PostRoute("/v1/paths", PATHS, "Simulate price paths.", pb.SimulatePathsRequest, pb.SimulatePathsResponse),
 )
 _GETS: Final[tuple[tuple[str, str, type[Message]], ...]] = (
     ("/v1/models", "List the served models.", pb.ListModelsResponse),
@@ -34,15 +49,20 @@ _LISTED: Final[dict[str, Any]] = {
 @cache
 def describe_api() -> bytes:
     """Return the description, OpenAPI 3.1, as JSON."""
-    roots = [pb.Error, *(kind for *_, request, response in _POSTS for kind in (request, response))]
+    roots = [pb.Error, *(kind for route in POST_ROUTES for kind in (route.request, route.response))]
     roots += [kind for *_, kind in _GETS]
     schemas: dict[str, Any] = {}
     for root in roots:
         _describe(descriptor_of(root), schemas)
     timeout = {"name": "x-timeout-seconds", "in": "header", "schema": {"type": "number"}}
     paths: dict[str, Any] = {
-        path: {"post": {**_describe_operation(text, response, timeout), "requestBody": _describe_content(request)}}
-        for path, text, request, response in _POSTS
+        route.path: {
+            "post": {
+                **_describe_operation(route.text, route.response, timeout),
+                "requestBody": _describe_content(route.request),
+            }
+        }
+        for route in POST_ROUTES
     }
     model_parameter = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     for path, text, kind in _GETS:

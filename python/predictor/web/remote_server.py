@@ -17,7 +17,8 @@ from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import ExplanationQuery, Instance
-from predictor.web.api import MAX_TIMEOUT_S, PATHS, join_paths
+from predictor.web.api import MAX_TIMEOUT_S, join_paths
+from predictor.web.openapi import PATHS
 from predictor.web.page_access import MAX_WAIT_S
 
 _SERVICE: Final = "/quantra.v1.PredictionService/"
