@@ -430,11 +430,10 @@ def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
         for suspect in suspects:
             close[panel.symbols.index(suspect.symbol), np.searchsorted(panel.sessions, suspect.sessions)] = np.nan
     moves = np.diff(np.log(close), axis=1)
-    variance = _smooth(np.square(moves))
-    volatility = np.sqrt(variance)
-    count = moves.shape[1] - days
-    if count < 1:
-        return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
+    if moves.shape[1] <= days:
+        unknown = np.full(len(moves), np.nan)
+        return _PastPaths(np.empty((len(moves), 0, days)), unknown, np.empty((len(moves), 0), np.bool_))
+    volatility = np.sqrt(_smooth(np.square(moves)))
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
     sizes = (row[np.abs(row) > 0] for row in moves)

@@ -279,6 +279,19 @@ def test_a_name_is_of_one_session(client: QuantraClient) -> None:
     client.open_session(BEFORE, session_id="mine").close()
 
 
+def test_an_opening_that_is_cancelled_leaves_no_session(server: Served) -> None:
+    async def open_twice() -> str:
+        async with AsyncQuantraClient(server.target, "lstm") as client:
+            opening = asyncio.create_task(client.open_session(BEFORE, session_id="mine"))
+            await asyncio.sleep(0)  # until it waits for the response
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            return (await client.open_session(BEFORE, session_id="mine")).session_id
+
+    assert asyncio.run(open_twice()) == "mine"
+
+
 def test_a_closed_session_raises(client: QuantraClient) -> None:
     session = client.open_session(BEFORE)
     session.close()

@@ -5,7 +5,7 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -320,18 +320,39 @@ def test_the_longest_timeout_is_a_day_and_works(target: str) -> None:
         assert patient.models()
 
 
-def test_a_closed_client_raises(target: str) -> None:
-    asking = QuantraClient(target)
-    asking.close()
-    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
-        asking.models()
+GLOBAL_QUERY = GlobalExplanationQuery(instances=(Instance(input=recent_bars("AAPL")),))
+CALLS: dict[str, Callable[[QuantraClient], object]] = {
+    "models": lambda client: client.models(),
+    "forecasts": lambda client: client.forecasts(),
+    "predict_stream": lambda client: list(client.predict_stream([recent_bars("AAPL")])),
+    "open_session": lambda client: client.open_session(recent_bars("AAPL")),
+    "explain_global": lambda client: list(client.explain_global(GLOBAL_QUERY)),
+}
+ASYNC_CALLS: dict[str, Callable[[AsyncQuantraClient], Awaitable[object]]] = {
+    "models": lambda client: client.models(),
+    "forecasts": lambda client: client.forecasts(),
+    "predict_stream": lambda client: anext(client.predict_stream([recent_bars("AAPL")])),
+    "open_session": lambda client: client.open_session(recent_bars("AAPL")),
+    "explain_global": lambda client: anext(client.explain_global(GLOBAL_QUERY)),
+}
 
 
-def test_a_closed_asynchronous_client_raises(target: str) -> None:
+@pytest.mark.parametrize("is_own", [True, False], ids=["own channel", "channel of the caller"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_closed_client_raises(target: str, name: str, *, is_own: bool) -> None:
+    with grpc.insecure_channel(target) as channel:
+        client = QuantraClient(target, "small", channel=None if is_own else channel)
+        client.close()
+        with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
+            CALLS[name](client)
+
+
+@pytest.mark.parametrize("name", ASYNC_CALLS)
+def test_a_closed_asynchronous_client_raises(target: str, name: str) -> None:
     async def ask() -> None:
-        asking = AsyncQuantraClient(target)
-        await asking.close()
-        await asking.models()
+        client = AsyncQuantraClient(target, "small")
+        await client.close()
+        await ASYNC_CALLS[name](client)
 
     with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
         asyncio.run(ask())

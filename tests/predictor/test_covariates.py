@@ -373,6 +373,8 @@ def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem
         ({"observed": {"sales": np.zeros(6)}}, "must be float64 with 2 axes"),
         ({"observed": {"sales": np.full((2, 6), np.inf)}}, "holds infinity"),
         ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must be in strictly ascending order"),
+        ({"future_sessions": np.array([20240230])}, "future_sessions holds 20240230, which is no date yyyymmdd"),
+        ({"future_sessions": np.array([20240110 + 2**32])}, "holds 4315207406, which is no date"),
     ],
 )
 def test_what_no_covariates_can_be_is_refused(changes: dict[str, object], problem: str) -> None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,15 +17,17 @@ from ledger_databases import LedgerDatabase, UnreliableDatabase
 from request_bytes import flat_window
 from serving import failed_start, hosted_server, server_process
 
+from predictor import file_lock
 from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.client import QuantraClient
 from predictor.dates import to_date_number
-from predictor.errors import LedgerError, QuantraError
-from predictor.forecast import Forecast
+from predictor.errors import LedgerError, QuantraError, QueueFullError, UnavailableError
+from predictor.file_lock import lock_file
+from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance
 from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent
-from predictor.service import ForecastRecorder, PredictionService
+from predictor.service import ForecastRecorder, LazyRequest, PredictionService, QueuedRequest
 from predictor.service import forecast_recorder as module
 
 BARS = recent_bars("AAPL", "IBM")
@@ -248,6 +251,56 @@ def test_forecasts_beyond_the_limit_are_counted_as_a_gap(
     assert (recorder.recorded, recorder.lost) == (3, 2)
     (gap,) = ledger.records(LedgerEvent)
     assert (gap.kind, gap.reason) == ("gap", "2 forecasts of clients not recorded")
+
+
+def queued_request() -> QueuedRequest[tuple[Outcome, ...]]:
+    return QueuedRequest(LazyRequest.of(None, 1), CallContext())
+
+
+def test_a_request_that_comes_after_the_last_write_fails(models: Path, ledger: Ledger) -> None:
+    service, recorder = recording(models, ledger, is_strict=True)
+    with service:
+        forecast = ask(service)
+    late = queued_request()
+    recorder.respond_and_record(late, (forecast,), 1)
+    with pytest.raises(UnavailableError, match="the service is stopping"):
+        late.result(0)
+
+
+def test_a_strict_service_refuses_what_exceeds_the_limit(models: Path, ledger_file: Ledger) -> None:
+    service, recorder = recording(models, ledger_file, is_strict=True, max_waiting=2)
+    with service:
+        forecast = ask(service)
+        requests = [queued_request() for _ in range(3)]
+        with lock_file(Path(f"{ledger_file.address}.lock")):
+            for request in requests:
+                recorder.respond_and_record(request, (forecast,), 1)
+            with pytest.raises(QueueFullError, match="2 forecasts wait to be recorded already, at most 2"):
+                requests[-1].result(30)
+        assert [len(request.result(30)) for request in requests[:1]] == [1]
+
+
+def test_a_write_that_is_repeated_counts_once(
+    models: Path, ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.001)
+    monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
+    failed = threading.Semaphore(0)
+
+    def note_failure(_recorder: ForecastRecorder, _error: QuantraError) -> None:
+        failed.release()
+
+    monkeypatch.setattr(ForecastRecorder, "_warn", note_failure)
+    service, recorder = recording(models, ledger_file)
+    with service:
+        forecast = ask(service)
+        unscorable = replace(forecast, values=np.full_like(forecast.values, np.nan), forecast_id="unscorable")
+        with lock_file(Path(f"{ledger_file.address}.lock")):
+            recorder.respond_and_record(queued_request(), (unscorable,), 1)
+            assert all(failed.acquire(timeout=30) for _ in range(5))
+    assert (recorder.recorded, recorder.lost) == (2, 2)
+    (gap,) = ledger_file.records(LedgerEvent)
+    assert gap.reason == "2 forecasts of clients not recorded"
 
 
 def test_every_call_for_a_lost_forecast_is_counted(

@@ -9,6 +9,8 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 
 import pytest
 
+from predictor.calls.futures import map_future
+from predictor.errors import CallCancelledError
 from predictor.service import LightFuture
 
 KINDS = pytest.mark.parametrize("make", [Future[int], LightFuture[int]], ids=["concurrent.futures", "light"])
@@ -96,3 +98,11 @@ def test_its_callbacks_are_forgotten_when_it_ends() -> None:
     del held
     future.set_result(1)
     assert there() is None
+
+
+def test_a_mapped_future_ends_if_its_source_is_cancelled() -> None:
+    source = LightFuture[int]()
+    mapped = map_future("Predict", source, str)
+    source.cancel()
+    with pytest.raises(CallCancelledError):
+        mapped.result(0)

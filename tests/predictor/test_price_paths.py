@@ -105,6 +105,12 @@ def test_prices_before_a_split_do_not_matter() -> None:
     assert np.array_equal(simulate_paths(forecast(), before, paths=PATHS, seed=1).returns, simulated().returns)
 
 
+@pytest.mark.parametrize("days", [1, 2])
+def test_a_past_of_a_day_or_two_is_refused(days: int) -> None:
+    with pytest.raises(TooFewBarsError, match="has 0 past paths, need 250"):
+        simulate_paths(forecast(), bars().last(days), paths=50)
+
+
 def test_a_young_symbol_is_refused_alone() -> None:
     young = without_bars(bars(), "IBM", slice(-MIN_DAYS - 30))
     found = simulate_paths(forecast(), young, paths=50)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, final
+from typing import Any, cast, final
 
 import grpc
 import pytest
@@ -24,9 +24,11 @@ from predictor.cli import server_commands as serve_command
 from predictor.client import AsyncQuantraClient, QuantraClient, StreamResponse
 from predictor.client.streams import RequestSender, RequestStream
 from predictor.errors import (
+    BarsError,
     CallCancelledError,
     ConfigurationError,
     DeadlineExceededError,
+    InternalError,
     ModelNotFoundError,
     QuantraError,
     QueueFullError,
@@ -428,6 +430,34 @@ def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_which
     assert stream.is_overdue()
     stream.begin_wait()  # a late reader waits from then on
     assert not stream.is_overdue()
+
+
+def test_an_instance_that_is_none_is_an_error_and_hides_no_others() -> None:
+    instances = cast("list[BarPanel]", [BARS, None, BARS])
+    sender = RequestSender(RequestStream("there", "canned", timeout_s=1.0, in_flight=9), instances)
+    assert len([*sender.requests()]) == 1
+    with pytest.raises(BarsError):
+        sender.check()
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [(pb.PredictStreamResponse(), "nothing"), (pb.PredictStreamResponse(ack=pb.Ack()), "ack")],
+)
+def test_a_response_without_a_forecast_or_an_error_is_the_servers_fault(
+    response: pb.PredictStreamResponse, kind: str
+) -> None:
+    stream = RequestStream("there", "canned", timeout_s=1.0, in_flight=1)
+    response.request_id = stream.request(BARS).request_id
+    with pytest.raises(InternalError, match=f"there answered with {kind} instead of a forecast or an error"):
+        stream.decode_response(response)
+
+
+def test_a_malformed_forecast_is_the_servers_fault() -> None:
+    stream = RequestStream("there", "canned", timeout_s=1.0, in_flight=1)
+    broken = pb.Forecast(symbols=["AAPL"], horizons=[1], quantiles=[0.5], values=b"123")
+    with pytest.raises(InternalError, match="the response of there is malformed"):
+        stream.decode_response(pb.PredictStreamResponse(request_id=stream.request(BARS).request_id, forecast=broken))
 
 
 def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, final
 from google.protobuf.message import Message
 
 from predictor.call_context import CallContext
-from predictor.errors import QuantraError
+from predictor.errors import CallCancelledError, QuantraError
 from predictor.limits import QueueLimits
 from predictor.memory import make_caller_error
 from predictor.service import LazyRequest, LightFuture, QueuedRequest, RequestQueue, StepWorker
@@ -55,7 +55,7 @@ def forward(call: str, source: Future[InputT], target: Future[Any], on_result: C
         try:
             on_result(future.result())
         except CancelledError:
-            return
+            set_error_if_pending(call, target, CallCancelledError("the call was cancelled"))
         except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
             set_error_if_pending(call, target, error)
 

@@ -1,5 +1,6 @@
 """The calls of LedgerService, which read a ledger on a thread of their own."""
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 1.0
 """Seconds between two searches for events of other processes."""
+_log = logging.getLogger(__name__)
+
 _WAITING: Final = QueueLimits(calls=256)
 _EVENTS: Final = 100
 """Most events that are read at once for one call."""
@@ -227,8 +230,10 @@ class EventPoller:
                     return
             try:
                 newest = find_last_event(self._ledger)
-            except QuantraError:
-                newest = math.inf  # each stream reads, and ends with this error
+            except Exception as error:  # noqa: BLE001 - thread boundary: each stream reads, and ends with its error
+                if not isinstance(error, QuantraError):
+                    _log.exception("searching for events")
+                newest = math.inf
             with self._condition:
                 woken = [stream for stream, last in self._last_events.items() if last < newest]
                 for stream in woken:

@@ -19,7 +19,6 @@ from predictor.client.calls import (
     decode_response,
     make_call_error,
     make_cancelled_error,
-    make_closed_error,
 )
 from predictor.client.connection import ChannelOptions, ClientCredentials, ServerClient
 from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, decode_first_forecast
@@ -62,6 +61,7 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
     ) -> None:
         super().__init__(target, model, timeout_s, credentials, channel, _open_channel)
         self._stub = PredictionServiceStub(self._channel)
+        self._ledger_stub = LedgerServiceStub(self._channel)
         self._sessions: AsyncSessionStream | None = None
 
     async def __aenter__(self) -> Self:
@@ -119,8 +119,7 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
         If you stop reading early, close the generator (for example with `contextlib.aclosing`) to cancel the remaining
         requests.
         """
-        if self._is_closed:
-            raise make_closed_error(self._target)
+        self._check_open()
         stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
         sender = AsyncRequestSender(stream, instances)
         call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
@@ -147,12 +146,17 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
         self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
     ) -> AsyncBarSession:
         """Open a session. See `QuantraClient.open_session`."""
-        if self._is_closed:
-            raise make_closed_error(self._target)
+        self._check_open()
         if self._sessions is None or self._sessions.is_over:
             self._sessions = AsyncSessionStream(self._stub, self._target, self._headers)
         stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
-        response = await stream.request(requests.open(self._model, to_instance(bars, covariates)))
+        opening = requests.open(self._model, to_instance(bars, covariates))
+        try:
+            response = await stream.request(opening)
+        except BaseException:  # without a response, the server may have opened it
+            for request in requests.abandon(opening):
+                stream.send(request)
+            raise
         return AsyncBarSession(stream, requests, decode_first_forecast(response))
 
     async def feature_importance(
@@ -179,12 +183,17 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
         """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
         deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*await self._run(self._planner.cut_query(query), deadline))
+        self._check_open()
         call = self._stub.ExplainGlobal(request, timeout=deadline.remaining_s(self._target), metadata=self._headers)
         try:
             async for progress in call:
-                yield global_importance.decode(progress)
+                yield decode_response(self._target, global_importance.decode, progress)
         except grpc.RpcError as failure:
             raise make_call_error(failure, self._target, deadline.limit_s) from failure
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise make_cancelled_error(self._target) from None
         finally:
             call.cancel()
 
@@ -198,10 +207,9 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
         timeout_s: float | None = None,
     ) -> "pd.DataFrame":
         """Read the forecasts in the server's ledger as a table. See `QuantraClient.forecasts`."""
-        if self._is_closed:
-            raise make_closed_error(self._target)
+        self._check_open()
         deadline = self._start_timeout(timeout_s)
-        call = LedgerServiceStub(self._channel).ListForecasts(
+        call = self._ledger_stub.ListForecasts(
             ledger.request_forecasts(model, symbol, since, newest),
             timeout=deadline.remaining_s(self._target),
             metadata=self._headers,
@@ -239,8 +247,7 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
             return stop.value
 
     async def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
-        if self._is_closed:
-            raise make_closed_error(self._target)
+        self._check_open()
         remaining_s = deadline.remaining_s(self._target)
         try:
             response = await call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
@@ -250,7 +257,7 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
             if _is_cancelled():
                 raise
             raise make_cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
-        return decode_response(self._target, call, response)
+        return decode_response(self._target, call.decode, response)
 
 
 async def _cancel_when_overdue(stream: RequestStream, cancel: Callable[[], object]) -> None:

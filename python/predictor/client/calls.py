@@ -46,6 +46,7 @@ OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_messa
 
 
 ValueT = TypeVar("ValueT")
+MessageT = TypeVar("MessageT", bound=Message)
 
 
 @final
@@ -135,10 +136,10 @@ def _decode_outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome,
     )
 
 
-def decode_response(target: str, call: UnaryCall[ValueT], response: Message) -> ValueT:
+def decode_response(target: str, decode: Callable[[MessageT], ValueT], response: MessageT) -> ValueT:
     """Decode a response. A malformed response raises InternalError, because the caller's input is not at fault."""
     try:
-        return call.decode(response)
+        return decode(response)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
         raise InternalError(
             f"the response of {target} is malformed: {error.message}; use the same version of client and server"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, final
 import grpc
 import grpc.aio
 
-from predictor.client.calls import OPTIONS, CallTimeout, validate_timeout
+from predictor.client.calls import OPTIONS, CallTimeout, make_closed_error, validate_timeout
 from predictor.client.panels import PanelPlanner
 from predictor.errors import ConfigurationError
 from predictor.pem import load_authorities, load_pair, read_bytes
@@ -135,6 +135,10 @@ class ServerClient(Generic[ChannelT]):
         """Whether to close the channel with the client."""
         self._channel = open_channel(self._target, options) if channel is None else channel
         self._is_closed = False
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise make_closed_error(self._target)
 
     def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))

@@ -145,6 +145,12 @@ class SessionStream:
             self._pending_responses.forget(request)
             raise self._pending_responses.make_timeout_error(waited_s) from None
 
+    def send(self, request: pb.PredictStreamRequest) -> None:
+        """Send a request without waiting for its response, unless the stream has ended."""
+        with suppress(QuantraError):
+            self._pending_responses.register(request, Future())
+            self._outgoing_requests.put(request)
+
     def close_session(self, request: pb.PredictStreamRequest) -> None:
         """Send the request that closes a session; ignore errors, because the session may have ended already."""
         with suppress(QuantraError):
@@ -199,6 +205,12 @@ class AsyncSessionStream:
             raise self._pending_responses.make_timeout_error(waited_s) from None
         finally:
             self._pending_responses.forget(request)
+
+    def send(self, request: pb.PredictStreamRequest) -> None:
+        """See `SessionStream.send`."""
+        with suppress(QuantraError):
+            self._pending_responses.register(request, Future())
+            self._outgoing_requests.put_nowait(request)
 
     async def close_session(self, request: pb.PredictStreamRequest) -> None:
         """See `SessionStream.close_session`."""
@@ -264,6 +276,13 @@ class SessionRequests:
         """Build the request that opens the session with a history."""
         opened = pb.OpenSession(session_id=self.session_id, model=model, instance=instances.encode(instance))
         return pb.PredictStreamRequest(timeout_s=self.timeout_s, open=opened)
+
+    def abandon(self, opening: pb.PredictStreamRequest) -> tuple[pb.PredictStreamRequest, ...]:
+        """Build the requests after an opening whose response nobody awaits: cancel it, or close what it has opened."""
+        if not opening.request_id:  # it was not sent
+            return ()
+        cancel = pb.CancelRequest(request_id=opening.request_id)
+        return pb.PredictStreamRequest(timeout_s=self.timeout_s, cancel=cancel), self.close()
 
     def push(self, push: Push) -> pb.PredictStreamRequest:
         """Build the request that pushes bars."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.client.calls import decode_response
 from predictor.errors import ConfigurationError, DeadlineExceededError, InternalError
 from predictor.forecast import Outcome
 from predictor.instance import InstanceLike, to_instance
@@ -68,7 +69,7 @@ class RequestStream:
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
     def decode_response(self, response: pb.PredictStreamResponse) -> StreamResponse:
-        """Decode a response; raises InternalError if no pending request has the id of the response."""
+        """Decode a response; raises InternalError if it is malformed, or no pending request has its id."""
         self._waits_since_at_s = None
         pending = self._sent_requests.pop(response.request_id, None)
         if pending is None:
@@ -76,8 +77,17 @@ class RequestStream:
                 f"{self.target} answered unknown request {response.request_id[:80]!r}; use the same version of client "
                 "and server"
             )
-        has_forecast = response.WhichOneof("outcome") == "forecast"
-        outcome = forecasts.decode(response.forecast) if has_forecast else errors.decode(response.error)
+        outcome: Outcome
+        match response.WhichOneof("outcome"):
+            case "forecast":
+                outcome = decode_response(self.target, forecasts.decode, response.forecast)
+            case "error":
+                outcome = errors.decode(response.error)
+            case kind:
+                raise InternalError(
+                    f"{self.target} answered with {kind or 'nothing'} instead of a forecast or an error; use the same "
+                    "version of client and server"
+                )
         return StreamResponse(index=int(response.request_id), request_id=pending[0], outcome=outcome)
 
     def begin_wait(self) -> None:
@@ -145,7 +155,11 @@ class RequestSender(SentRequests[threading.Semaphore]):
         """Yield each request when there is capacity. An exception from `instances` ends them; `check` raises it."""
         instances = iter(self._instances)
         try:
-            while self._room.acquire() and not self._is_over and (instance := next(instances, None)) is not None:
+            while self._room.acquire() and not self._is_over:
+                try:
+                    instance = next(instances)
+                except StopIteration:
+                    return
                 yield self._stream.request(instance)
         except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
@@ -173,7 +187,11 @@ class AsyncRequestSender(SentRequests[asyncio.Semaphore]):
         """See `RequestSender.requests`."""
         instances = _iterate(self._instances)
         try:
-            while await self._room.acquire() and (instance := await anext(instances, None)) is not None:
+            while await self._room.acquire():
+                try:
+                    instance = await anext(instances)
+                except StopAsyncIteration:
+                    return
                 yield self._stream.request(instance)
         except Exception as error:  # noqa: BLE001 - end of a task: `check` raises it in the caller
             self._failure = error

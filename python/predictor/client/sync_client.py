@@ -73,6 +73,7 @@ class QuantraClient(ServerClient[grpc.Channel]):
     ) -> None:
         super().__init__(target, model, timeout_s, credentials, channel, open_channel)
         self._stub = PredictionServiceStub(self._channel)
+        self._ledger_stub = LedgerServiceStub(self._channel)
         self._sessions_lock = threading.Lock()
         self._sessions: SessionStream | None = None
 
@@ -90,11 +91,13 @@ class QuantraClient(ServerClient[grpc.Channel]):
         Calls in progress raise CallCancelledError; later calls raise UnavailableError. A channel passed by the caller
         stays open, and its calls continue.
         """
-        self._is_closed = True
+        with self._sessions_lock:
+            self._is_closed = True
+            sessions = self._sessions
         if self._is_own:
             self._channel.close()
-        if self._sessions is not None:
-            self._sessions.close()
+        if sessions is not None:
+            sessions.close()
 
     def predict(
         self, bars: InstanceLike, covariates: Covariates | None = None, *, timeout_s: float | None = None
@@ -162,6 +165,7 @@ class QuantraClient(ServerClient[grpc.Channel]):
         Raises:
             QuantraError: the whole call failed.
         """
+        self._check_open()
         stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
         sender = RequestSender(stream, instances)
         try:
@@ -204,7 +208,13 @@ class QuantraClient(ServerClient[grpc.Channel]):
         """
         requests = SessionRequests(session_id, self._timeout_s)
         stream = self._open_session_stream()
-        response = stream.request(requests.open(self._model, to_instance(bars, covariates)))
+        opening = requests.open(self._model, to_instance(bars, covariates))
+        try:
+            response = stream.request(opening)
+        except BaseException:  # without a response, the server may have opened it
+            for request in requests.abandon(opening):
+                stream.send(request)
+            raise
         return BarSession(stream, requests, decode_first_forecast(response))
 
     def feature_importance(
@@ -235,10 +245,15 @@ class QuantraClient(ServerClient[grpc.Channel]):
         """
         deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*self._run(self._planner.cut_query(query), deadline))
-        call = self._stub.ExplainGlobal(request, timeout=deadline.remaining_s(self._target), metadata=self._headers)
+        self._check_open()
+        remaining_s = deadline.remaining_s(self._target)
+        try:
+            call = self._stub.ExplainGlobal(request, timeout=remaining_s, metadata=self._headers)
+        except ValueError as error:
+            raise self._make_closed_error(error) from error
         try:
             for progress in call:
-                yield global_importance.decode(progress)
+                yield decode_response(self._target, global_importance.decode, progress)
         except grpc.RpcError as failure:
             raise make_call_error(failure, self._target, deadline.limit_s) from failure
         finally:
@@ -268,10 +283,11 @@ class QuantraClient(ServerClient[grpc.Channel]):
             NoLedgerError: the server has no ledger.
             QuantraError: as `predict`.
         """
+        self._check_open()
         deadline = self._start_timeout(timeout_s)
         request = ledger.request_forecasts(model, symbol, since, newest)
         try:
-            parts = LedgerServiceStub(self._channel).ListForecasts(
+            parts = self._ledger_stub.ListForecasts(
                 request, timeout=deadline.remaining_s(self._target), metadata=self._headers
             )
             messages = [forecast for part in parts for forecast in part.forecasts]
@@ -304,8 +320,7 @@ class QuantraClient(ServerClient[grpc.Channel]):
             return stop.value
 
     def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
-        if self._is_closed:
-            raise make_closed_error(self._target)
+        self._check_open()
         remaining_s = deadline.remaining_s(self._target)
         try:
             response = call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
@@ -315,11 +330,12 @@ class QuantraClient(ServerClient[grpc.Channel]):
             raise self._make_closed_error(
                 error
             ) from error  # checked afterwards: another thread may close the channel at any time
-        return decode_response(self._target, call, response)
+        return decode_response(self._target, call.decode, response)
 
     def _open_session_stream(self) -> SessionStream:
         """Return the stream of all sessions; open a new one if none is active."""
         with self._sessions_lock:
+            self._check_open()
             if self._sessions is None or self._sessions.is_over:
                 try:
                     self._sessions = SessionStream(self._stub, self._target, self._headers)

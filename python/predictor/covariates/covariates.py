@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.catalog import CovariateGroup, CovariateInfo
+from predictor.dates import is_valid_date
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, format_date, format_names
 
 FLOAT64: Final = np.dtype(np.float64)
@@ -163,6 +164,9 @@ def _check_ascending(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
         raise CovariatesError(f"future_sessions must be integers yyyymmdd of shape [D], but are {sessions.dtype}")
     if (sessions[1:] <= sessions[:-1]).any():
         raise CovariatesError("future_sessions must be in strictly ascending order")
+    for session in sessions.tolist():
+        if not is_valid_date(session):
+            raise CovariatesError(f"future_sessions holds {session}, which is no date yyyymmdd")
     copy = sessions.astype(np.int32)
     copy.setflags(write=False)
     return copy

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final, final
 
-from predictor.errors import LedgerError, QuantraError, format_count
+from predictor.errors import LedgerError, QuantraError, QueueFullError, UnavailableError, format_count
 from predictor.forecast import Forecast, Outcome
 from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent, are_scorable
 from predictor.memory import make_caller_error
@@ -106,6 +106,8 @@ class ForecastRecorder:
         self._thread = LazyThread(self._run, "record")
         self._lock = threading.Lock()
         self._waiting_rows = self._unreported_rows = 0
+        self._has_ended = False
+        """Whether the thread has taken its last batch."""
         self._recorded_rows: dict[str, int] = {}
         self._warned_at_s = -_WARN_S
         self.recorded = 0
@@ -118,12 +120,20 @@ class ForecastRecorder:
         if not self._is_strict:
             queued.respond(outcomes)
         made_at, caller = time.time_ns(), queued.context.caller
+        forecasts = [outcome for outcome in outcomes if isinstance(outcome, Forecast)]
         with self._lock:
-            for outcome in outcomes:
-                if isinstance(outcome, Forecast):
-                    self._add(outcome, caller, batch_rows, made_at)
+            refusal = self._make_refusal()
+            if refusal is None:
+                for forecast in forecasts:
+                    self._add(forecast, caller, batch_rows, made_at)
+                if self._is_strict:
+                    self._next_batch.waiting_requests.append((queued, outcomes))
+            elif not self._is_strict:
+                self.lost += sum(len(forecast.symbols) for forecast in forecasts)
+        if refusal is not None:
             if self._is_strict:
-                self._next_batch.waiting_requests.append((queued, outcomes))
+                queued.fail(refusal)
+            return
         if not self._has_work.is_set():
             self._has_work.set()
             self._thread.start()
@@ -133,6 +143,14 @@ class ForecastRecorder:
         self._is_closing.set()
         self._has_work.set()
         self._thread.join()
+
+    def _make_refusal(self) -> QuantraError | None:
+        """The error of a request whose forecasts can no longer be recorded."""
+        if self._has_ended:
+            return UnavailableError("the service is stopping; retry when it is back")
+        if self._is_strict and self._waiting_rows >= self._max_waiting:
+            return QueueFullError.of("forecasts wait to be recorded", self._waiting_rows, self._max_waiting)
+        return None
 
     def _add(self, forecast: Forecast, caller: str, batch_rows: int, made_at: int) -> None:
         """Count a call for a forecast that waits, or let it wait if there is room."""
@@ -160,6 +178,7 @@ class ForecastRecorder:
             self._has_work.clear()
             with self._lock:
                 batch, self._next_batch = self._next_batch, _Batch()
+                self._has_ended = is_last
             if self._is_strict:
                 try:
                     self._write(batch)
@@ -202,21 +221,24 @@ class ForecastRecorder:
                 forecasts += records
                 rows[forecast_id] = len(records)
         valid_records = forecasts if are_scorable(forecasts) else [f for f in forecasts if not f.problem]
-        self._count_lost(len(forecasts) - len(valid_records))
+        invalid_rows = len(forecasts) - len(valid_records)
+        with self._lock:
+            unreported_rows = self._unreported_rows
         requests = [requested.request() for requested in batch.requested.values()]
         gaps: list[LedgerEvent] = []
-        if self._unreported_rows:
-            reason = f"{format_count(self._unreported_rows, 'forecast')} of clients not recorded"
+        if unreported_rows + invalid_rows:
+            reason = f"{format_count(unreported_rows + invalid_rows, 'forecast')} of clients not recorded"
             gaps.append(LedgerEvent(kind=GAP, reason=reason))
         self._ledger.append(chain(valid_records, requests, gaps))
         served = sum(rows[request.forecast_id] * request.calls for request in requests)
-        self.recorded += served - (len(forecasts) - len(valid_records))
-        if len(valid_records) == len(forecasts):
+        with self._lock:  # a failed write is repeated, so nothing counts before it succeeds
+            self.recorded += served - invalid_rows
+            self.lost += invalid_rows
+            self._unreported_rows -= unreported_rows
+        if not invalid_rows:
             self._recorded_rows.update(rows)
             for oldest in list(islice(self._recorded_rows, max(0, len(self._recorded_rows) - _MAX_REMEMBERED))):
                 del self._recorded_rows[oldest]
-        if gaps:
-            self._unreported_rows = 0
 
     def _count_lost(self, rows: int) -> None:
         with self._lock:
