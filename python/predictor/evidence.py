@@ -278,7 +278,7 @@ def _draw_dropped_shares(shares: FloatArray, promised: float, *, symbols: int, h
     starts = random.integers(shares.size, size=(_PATHS, -(-_MAX_NOTICE_LENGTH // block)))
     days = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
     level = promised - _DROP * np.minimum(1, np.arange(1, _MAX_NOTICE_LENGTH + 1) / horizon)
-    kept_share = np.minimum(1, level / max(float(shares.mean()), 1e-9))
+    kept_share = np.clip(level / max(float(shares.mean()), 1e-9), 0, 1)
     sampled_shares = shares[days[:, :_MAX_NOTICE_LENGTH]]
     return random.binomial(np.round(symbols * sampled_shares).astype(np.int64), kept_share) / symbols
 

@@ -161,6 +161,12 @@ def test_a_rollback_after_a_new_promotion_returns_to_the_version_before_it(line:
     assert roll_back(line, reason="worse").version == 1
 
 
+def test_a_promotion_that_is_repeated_is_undone_once(line: Path) -> None:
+    promote(line, 2)
+    promote(line, 2)
+    assert roll_back(line, reason="worse").version == 1
+
+
 def test_a_champion_set_by_hand_is_rolled_back_to_the_last_recorded_one(line: Path) -> None:
     promote(line, 2)
     (line / ALIASES).write_text(json.dumps({"champion": 4}))

@@ -206,6 +206,10 @@ def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> N
     assert days < alone < 400
 
 
+def test_a_drop_of_a_narrow_band_to_nothing_can_be_noticed() -> None:
+    assert estimate_notice_days(hits(5, (300,), 0.05), 0.05, symbols=50, horizon=1) >= 0
+
+
 def test_nothing_is_noticed_without_dates() -> None:
     assert estimate_notice_days(np.ones(19), 0.8, symbols=1, horizon=1) == 0
     assert estimate_notice_days(np.ones(59), 0.8, symbols=1, horizon=20) == 0

@@ -122,6 +122,12 @@ def test_the_command_replays_one_forecast_or_a_sample(folder: Path, ledger: Ledg
     assert (replay(folder), replay(folder, forecast_id, "--sample", 1)) == (2, 2)
 
 
+def test_a_ledger_without_forecasts_is_not_replayed(tmp_path: Path, capsys: Capture) -> None:
+    Ledger.open(tmp_path / "ledger.db", create=True).close()
+    assert replay(tmp_path, "--sample", 10) == 1
+    assert "has no forecast that can be replayed" in capsys.readouterr().err
+
+
 def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
     shutil.rmtree(folder / "models" / "mine" / "1")
     save_daily_model(folder / "models" / "mine", until=20091130)
@@ -302,6 +308,33 @@ def test_a_simulation_leaves_the_models_alone_and_a_second_one_does_nothing(
     assert json.loads(capsys.readouterr().out)["evenings"] == 0
     assert (tmp_path / "out" / "models" / "mine" / "aliases.json").exists()
     assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]
+
+
+def test_a_simulation_of_another_model_needs_another_folder(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    assert simulate(folder, tmp_path / "out") == 0
+    shutil.rmtree(folder / "models" / "mine" / "1")
+    save_daily_model(folder / "models" / "mine", until=20091130)
+    assert simulate(folder, tmp_path / "out") == 1
+    assert "is another model than" in capsys.readouterr().err
+    (folder / "models" / "mine" / "1").rename(folder / "models" / "mine" / "2")
+    assert simulate(folder, tmp_path / "out", "--name", "mine@2") == 1
+    assert "has no version 2; choose another --out" in capsys.readouterr().err
+
+
+def test_a_simulation_whose_copy_was_interrupted_begins_anew(folder: Path, tmp_path: Path) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    (tmp_path / "out" / "models" / "mine").mkdir(parents=True)
+    assert simulate(folder, tmp_path / "out") == 0
+    assert (tmp_path / "out" / "models" / "mine" / "aliases.json").exists()
+
+
+def test_two_simulations_in_one_folder_exclude_each_other(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    (tmp_path / "out").mkdir()
+    with Ledger.open(tmp_path / "out" / "ledger.db", create=True) as opened, opened.claim_run():
+        assert simulate(folder, tmp_path / "out") == 1
+    assert "is in use by process" in capsys.readouterr().err
 
 
 def test_a_simulation_gives_the_forecasts_of_the_evenings(folder: Path, ledger: Ledger, tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | N
         else:
             if move.previous is not None and succession[-1:] != [move.previous]:
                 succession.append(move.previous)
-            succession.append(move.version)
+            if succession[-1:] != [move.version]:
+                succession.append(move.version)
     before = succession[:-1] if succession and succession[-1] == champion else succession
     return before[-1] if before else None
 

@@ -10,7 +10,7 @@ from predictor.errors import ArtifactError
 from predictor.registry.layout import ALIASES, list_names, list_versions
 from predictor.registry.registry import ModelsFolder, Registry
 
-Signature = frozenset[tuple[str, int, int, int]]
+Signature = frozenset[tuple[str, int, int, int, int]]
 """Name, size, modification time in ns and inode of each file below a version's folder."""
 
 
@@ -124,14 +124,15 @@ class FolderWatcher:
 
 def _compute_signature(version: Path) -> Signature:
     """Compute the signature of all files in a folder, including unexpected ones."""
-    signature: set[tuple[str, int, int, int]] = set()
+    signature: set[tuple[str, int, int, int, int]] = set()
     for folder, _, names in os.walk(version):
         for path in (Path(folder, name) for name in names):
             try:
                 entry = path.lstat()
             except OSError:
                 continue  # deleted meanwhile; the next poll sees it
-            signature.add((path.relative_to(version).as_posix(), entry.st_size, entry.st_mtime_ns, entry.st_ino))
+            changes = entry.st_mtime_ns, entry.st_ctime_ns  # new permissions change only the second
+            signature.add((path.relative_to(version).as_posix(), entry.st_size, *changes, entry.st_ino))
     return frozenset(signature)
 
 

@@ -102,7 +102,7 @@ class DataSplits:
             ]
         except ValueError as error:
             raise ConfigurationError(
-                f"splits is {text!r}, but must be four ranges of dates with commas, such as "
+                f"splits is {text!r}, but must be three or four ranges of dates with commas, such as "
                 "2000-01-03/2007-12-31,…, or rolling"
             ) from error
         return cls.by_dates(ranges)

@@ -16,16 +16,18 @@ from rich.console import Console
 from rich.text import Text
 
 from predictor.adaptive_widths import WIDTHS
+from predictor.artifact.manifest import MANIFEST
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import list_given_flags, print_next_commands, quantra, write_json
 from predictor.covariates import CovariateSource
+from predictor.draft_folder import publish_folder
 from predictor.errors import ConfigurationError, format_count, format_date, format_names
 from predictor.evidence import Lamp
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.registry import claim_first_champion, find_model_folder, find_version
-from predictor.registry.layout import list_names
+from predictor.registry.layout import list_names, list_versions
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
@@ -106,11 +108,8 @@ def daily_command(
     It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
-    panel, model_folder, covariates = (
-        bars.read(),
-        choose_model_folder(models, name),
-        files.read(),
-    )  # before a ledger is created
+    now, after_evening = datetime.now(UTC), evidence.after_evening  # before a ledger is created, as the next lines
+    panel, model_folder, covariates = bars.read(), choose_model_folder(models, name), files.read()
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
             if as_json:
@@ -127,7 +126,7 @@ def daily_command(
             runner=machines.runner(),
             adaptive=evidence.adaptive,
         )
-        summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)
+        summary = run_due_evenings(settings, panel, now, after_evening=after_evening)
         write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
@@ -164,14 +163,17 @@ def simulate_command(  # noqa: PLR0913 - one per flag
     """
     torch.set_num_threads(1)
     begin, end = parse_day_flag("--from", first), parse_day_flag("--to", last)
-    panel = bars.read()
-    model_folder = copy_version(models, name or choose_model_folder(models, name).name, out / "models")
+    panel, covariates, after_evening = bars.read(), files.read(), evidence.after_evening
+    out.mkdir(parents=True, exist_ok=True)
     ledger = ledger or str(out / LEDGER_FILE)
-    with Ledger.open(ledger, create=True) as opened:
+    with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
+        if holder:
+            raise ConfigurationError(f"{ledger} is in use by {holder}; wait until it ends, or choose another --out")
+        model_folder = copy_version(models, name or choose_model_folder(models, name).name, out / "models")
         settings = DailySettings(
             ledger=opened,
             model_folder=model_folder,
-            covariates=files.read(),
+            covariates=covariates,
             evidence_every=evidence_every,
             accept_suspect_bars=True,
             serve_best=evidence.serve_best,
@@ -182,7 +184,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
             panel.until(end),
             AFTER_ALL_SESSIONS,
             first=begin,
-            after_evening=evidence.after_evening,
+            after_evening=after_evening,
             track_steps=no_progress if as_json else progress_on(sys.stdout),
         )
         write_page(out / PAGE_FILE, settings, summary)
@@ -212,13 +214,23 @@ def write_page(path: Path | None, settings: DailySettings, summary: DailySummary
 
 
 def copy_version(models: Path, reference: str, out: Path) -> Path:
-    """Copy one version into another folder of models as the champion, unless the model is already there."""
+    """Copy one version into another folder of models as the champion, unless it is already there.
+
+    Raises:
+        ConfigurationError: the folder has the model, but not this version of it.
+    """
     model_folder, version = find_version(models, reference)
-    copied = out / model_folder.name
-    if not copied.exists():
-        shutil.copytree(model_folder / str(version), copied / str(version))
-        claim_first_champion(copied / str(version))
-    return copied
+    source, copied = model_folder / str(version), out / model_folder.name / str(version)
+    if copied.exists():
+        if (copied / MANIFEST).read_bytes() != (source / MANIFEST).read_bytes():
+            raise ConfigurationError(f"{copied} is another model than {source}; choose another --out")
+    elif copied.parent.exists() and list_versions(copied.parent):
+        raise ConfigurationError(f"{copied.parent} has no version {version}; choose another --out")
+    else:
+        with publish_folder(copied) as draft:
+            shutil.copytree(source, draft, dirs_exist_ok=True)
+    claim_first_champion(copied)
+    return copied.parent
 
 
 def replay_command(
@@ -243,6 +255,8 @@ def replay_command(
         raise typer.BadParameter("give either FORECAST_ID or --sample N")
     with Ledger.open(ledger) as opened:
         records = find_forecasts(opened, forecast_id) if sample is None else sample_forecasts(opened, sample)
+        if not records:
+            raise ConfigurationError(f"{ledger} has no forecast that can be replayed; run quantra daily first")
         track_steps = no_progress if as_json else progress_on(sys.stderr)
         source = CovariateSource.read(covariates or (), None)
         replays = replay_forecasts(opened, models, records, source, track_steps=track_steps)

@@ -414,13 +414,14 @@ def _compare(
     inside = [float(np.nanmean(mark_inside(test, version.values))) for version in (old, new)]
     before, after = (pinball(test, version.values) for version in (old, new))
     attempt = max(1, challenger.version - champion.version) if challenger.model_folder == champion.model_folder else 1
-    daily = [days[np.isfinite(days)] for days in (average_days(test, losses) for losses in (before, after))]
+    daily = np.stack([average_days(test, losses) for losses in (before, after)])
+    daily = daily[:, np.isfinite(daily).all(axis=0)]
     compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))
     return VersionComparison(
         champion=champion.reference,
         challenger=challenger.reference,
         is_refresh=challenger.has_recipe_of(champion),
-        is_copy=np.array_equal(old.values, new.values),
+        is_copy=np.array_equal(old.values, new.values, equal_nan=True),
         by=by,
         seen_by="" if latest is None else latest.reference,
         seen_until=0 if latest is None else latest.trained_model.last_seen,
