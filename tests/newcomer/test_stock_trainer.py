@@ -483,7 +483,7 @@ def test_settings_go_by_their_names() -> None:
         ({"precision": "fp8"}, "precision is 'fp8', but must be one of 'auto', 'fp32', 'bf16', 'fp16'"),
         ({"device": "gpu"}, "device: 'gpu' is not a device; use auto, cpu, cuda"),
         ({"target": "return"}, "target is 'return', but must be one of"),
-        ({"splits": "2001"}, "splits is '2001', but must be four ranges of dates"),
+        ({"splits": "2001"}, "splits is '2001', but must be three or four ranges of dates"),
         ({"compile": "yes"}, "compile is 'yes', but must be True or False"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast', but must be a number"),
         ({"heads": 2}, "network 'lstm' .*heads"),

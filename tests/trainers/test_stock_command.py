@@ -236,7 +236,7 @@ BAD = [
     ("--horizons 5,1", "horizons are [5, 1], but must be ascending"),
     ("--quantiles high", "quantiles is 'high', but must be comma-separated numbers"),
     ("--quantiles 0.9,0.1", "quantiles are [0.9, 0.1], but must be ascending levels"),
-    ("--splits 2000-01-03", "splits is '2000-01-03', but must be four ranges of dates"),
+    ("--splits 2000-01-03", "splits is '2000-01-03', but must be three or four ranges of dates"),
     (
         "--splits 2000-01-03/2007-12-31,2007-12-31/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31",
         "target intervals of train and selection meet",
