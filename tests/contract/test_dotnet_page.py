@@ -101,17 +101,17 @@ def parts() -> Iterator[tuple[str, str, str]]:
             yield f"{page.stem.title()}Part{number}", block, names
 
 
-def request_of_the_page(symbol: str) -> str:
-    """The C# that the page of a forecast shows for copying."""
+def requests_of_the_page(symbol: str, *, is_panel_model: bool = False) -> dict[str, str]:
+    """The requests in Python and C# that the page of a forecast shows for copying."""
     shown: Any = SimpleNamespace(
         reading=SimpleNamespace(name="my bars.csv"),
-        info=SimpleNamespace(name="demo", version=1),
+        info=SimpleNamespace(name="demo", version=1, is_panel_model=is_panel_model),
         attribution=SimpleNamespace(horizon=5, quantile=0.5),
         options=ReadingOptions(),
         symbol=symbol,
         can_use_suspects=False,
     )
-    return next(text for name, text in request_texts(shown) if name.startswith("C#"))
+    return {name.partition(",")[0]: text for name, text in request_texts(shown)}
 
 
 def program(name: str, block: str, assumed: str = "") -> str:
@@ -127,11 +127,17 @@ def test_every_page_that_shows_csharp_is_read() -> None:
     assert {name.rstrip("0123456789") for name, _ in snippets()} >= {"Dotnet", "Quantraclient", "Quantraclienttesting"}
 
 
+@pytest.mark.parametrize("is_panel_model", [False, True])
+def test_a_copied_request_sends_all_symbols_to_a_panel_model(*, is_panel_model: bool) -> None:
+    requests = requests_of_the_page("AAPL", is_panel_model=is_panel_model)
+    assert ('.select(["AAPL"])' in requests["Python"], '.Select("AAPL")' in requests["C#"]) == (not is_panel_model,) * 2
+
+
 @pytest.mark.slow
 def test_the_pages_csharp_compiles(tmp_path: Path) -> None:
     references = "\n".join(f'    <ProjectReference Include="{project}" />' for project in PROJECTS)
     programs = {f"{name}.cs": program(name, block) for name, block in snippets()}
     programs |= {f"{name}.cs": program(name, block, assumed) for name, block, assumed in parts()}
-    programs["Copied.cs"] = program("Copied", request_of_the_page('BRK "B"\\\té'))
+    programs["Copied.cs"] = program("Copied", requests_of_the_page('BRK "B"\\\té')["C#"])
     helpers = {"Watchlist.cs": WATCHLIST, "Hosting.cs": HOSTING}
     build_program(tmp_path, PROJECT.format(references=references), {**helpers, **programs})

@@ -40,13 +40,13 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
 
 
-def make_progress_counter(participle: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
+def make_progress_counter(action: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
     """Make a callback that shows a count, such as "prepared 3 of 10 clips", on one line of a terminal."""
     is_visible = sys.stderr.isatty() and not silent
 
     def show(count: int, total: int) -> None:
         if is_visible:
-            sys.stderr.write(f"\r{participle} {count} of {total} {noun}" + ("\n" if count == total else ""))
+            sys.stderr.write(f"\r{action} {count} of {total} {noun}" + ("\n" if count == total else ""))
             sys.stderr.flush()
 
     return show

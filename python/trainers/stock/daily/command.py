@@ -168,7 +168,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
     ledger = ledger or str(out / LEDGER_FILE)
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
-            raise ConfigurationError(f"{ledger} is in use by {holder}; wait until it ends, or choose another --out")
+            raise ConfigurationError(f"{ledger} is in use by {holder}; wait until it ends, or choose another --ledger")
         model_folder = copy_version(models, name or choose_model_folder(models, name).name, out / "models")
         settings = DailySettings(
             ledger=opened,

@@ -219,11 +219,15 @@ def request_texts(view: ShownForecast) -> Iterator[tuple[str, str]]:
     wrapped = "Instance(input=bars, accept_suspect_bars=True)" if view.can_use_suspects else "bars"
     imports = "from predictor.instance import Instance\n" if view.can_use_suspects else ""
     imports += "from predictor.bars import ReadingOptions\n" if settings else ""
+    # A panel model's forecast of a symbol depends on all symbols.
+    python_selection, csharp_selection = (
+        ("", "") if view.info.is_panel_model else (f".select([{symbol}])", f".Select({symbol})")
+    )
     pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in settings.items())
     options = f", options=ReadingOptions({', '.join(pairs)})" if settings else ""
     python = (
         f"{imports}from quantra import BarPanel, Forecaster\n\n"
-        f"bars = BarPanel.read({file}{options}).select([{symbol}])\n"
+        f"bars = BarPanel.read({file}{options}){python_selection}\n"
         f'with Forecaster.load("{folder}") as model:\n'
         f"    print(model.predict({wrapped}))\n"
         f"    print(model.feature_importance({wrapped}, horizon={horizon}, quantile={quantile:g}))"
@@ -234,7 +238,7 @@ def request_texts(view: ShownForecast) -> Iterator[tuple[str, str]]:
         f"// First, because C# reads plain files only: {clean}\n"
         "using Quantra.Client;\n\n"
         'await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));\n'
-        f'var bars = BarPanel.ReadCsv("clean.csv").Select({symbol});\n'
+        f'var bars = BarPanel.ReadCsv("clean.csv"){csharp_selection};\n'
         f'Console.WriteLine(await client.PredictAsync(new PredictionRequest("{reference}", bars)));'
     )
     yield "C#, while `quantra serve --models models` runs", csharp
