@@ -21,7 +21,7 @@ from predictor.registry import read_aliases
 from trainers.cli.commands import app
 from trainers.loop import LoopError
 from trainers.stock.daily import DailySettings, renewal, run_due_evenings
-from trainers.stock.daily.evenings import RETRAINING
+from trainers.stock.daily.evenings import EVENING, RETRAINING
 from trainers.stock.daily.recorded_models import RecordedModel, load_champion
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
@@ -92,15 +92,52 @@ def test_a_replay_names_what_differs(folder: Path, ledger: Ledger) -> None:
 def test_a_replay_without_the_artifact_says_so(folder: Path, ledger: Ledger) -> None:
     records = sample_forecasts(ledger, 2, ModelVersion("mine", 1))
     shutil.rmtree(folder / "models" / "mine" / "1")
-    for found in replay_forecasts(ledger, folder / "models", records):
-        assert "restore it from a backup" in found.differences[0]
+    replays = replay_forecasts(ledger, folder / "models", records)
+    for found in replays:
+        assert (found.result, found.differences) == ("failed", ())
+        assert "restore it from a backup" in found.failure
+    record_replays(ledger, replays)
+    (event,) = ledger.records(LedgerEvent, "kind = ?", (REPLAY,))
+    assert (dict(event.detail), event.reason) == (
+        {"equal": 0, "different": 0, "failed": 2},
+        "0 equal, 0 different, 2 failed",
+    )
+
+
+def test_a_replay_of_a_baseline_does_not_load_a_model_of_its_name(folder: Path, ledger: Ledger) -> None:
+    save_daily_model(folder / "models" / "mine-har", until=20091130)
+    records = sample_forecasts(ledger, 3, ModelVersion("mine-har", 1))
+    assert {found.result for found in replay_forecasts(ledger, folder / "models", records)} == {"equal"}
+
+
+@pytest.mark.parametrize("other", ["mine", "mine_b"])
+def test_a_replay_accepts_suspect_bars_only_if_its_own_evening_did(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    asked: list[bool] = []
+
+    def forecast(_: RecordedModel, *__: object, accept_suspect_bars: bool) -> None:
+        asked.append(accept_suspect_bars)
+        raise ConfigurationError("it is enough to know what is accepted")
+
+    models, (day,) = tmp_path / "models", DAYS[:1]
+    shutil.copytree(saved / "models" / "mine", models / "mine-b")
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        run_due_evenings(
+            DailySettings(ledger=ledger, model_folder=models / "mine-b"), daily_bars(day), AFTER_ALL_SESSIONS
+        )
+        ledger.append([LedgerEvent(kind=EVENING, model=other, session=day, detail={"accept_suspect_bars": True})])
+        monkeypatch.setattr(RecordedModel, "forecast", forecast)
+        replay_forecasts(ledger, models, sample_forecasts(ledger, 100))
+    assert asked == [False, False, False]  # a model with two baselines
 
 
 def test_a_replay_is_recorded_per_version_for_the_gate_of_a_promotion(folder: Path, ledger: Ledger) -> None:
     record_replays(ledger, replay_forecasts(ledger, folder / "models", sample_forecasts(ledger, 1000)))
     events = ledger.records(LedgerEvent, "kind = ?", (REPLAY,))
     found = {event.model: dict(event.detail) for event in events}
-    assert found == {name: {"equal": 15, "different": 0} for name in ("mine", "mine-har", "mine-garch")}
+    results = {"equal": 15, "different": 0, "failed": 0}
+    assert found == dict.fromkeys(("mine", "mine-har", "mine-garch"), results)
 
 
 def test_an_unknown_forecast_cannot_be_replayed(ledger: Ledger) -> None:
@@ -116,7 +153,7 @@ def replay(folder: Path, *words: object) -> int:
 def test_the_command_replays_one_forecast_or_a_sample(folder: Path, ledger: Ledger, capsys: Capture) -> None:
     forecast_id = ledger.records(ForecastRecord)[0].forecast_id
     assert replay(folder, forecast_id) == 0
-    assert json.loads(capsys.readouterr().out) == {"equal": 3, "different": []}
+    assert json.loads(capsys.readouterr().out) == {"equal": 3, "different": [], "failed": []}
     assert replay(folder, "--sample", 7) == 0
     assert json.loads(capsys.readouterr().out)["equal"] == 7
     assert (replay(folder), replay(folder, forecast_id, "--sample", 1)) == (2, 2)
@@ -133,7 +170,11 @@ def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
     save_daily_model(folder / "models" / "mine", until=20091130)
     assert replay(folder, "--sample", 1000) == 3
     found = json.loads(capsys.readouterr().out)
-    assert (found["equal"], len(found["different"])) == (30, 15)
+    assert (found["equal"], len(found["different"]), found["failed"]) == (30, 15, [])
+    shutil.rmtree(folder / "models" / "mine" / "1")
+    assert replay(folder, "--sample", 1000) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], found["different"], len(found["failed"])) == (30, [], 15)
 
 
 # --- renewals

@@ -680,8 +680,9 @@ def shadow_forecasts(
     ]
 
 
-def replay_event(version: int, *, equal: int, different: int) -> LedgerEvent:
-    return LedgerEvent(kind="replay", model="mine", version=version, detail={"equal": equal, "different": different})
+def replay_event(version: int, *, equal: int, different: int, failed: int = 0) -> LedgerEvent:
+    counts = {"equal": equal, "different": different, "failed": failed}
+    return LedgerEvent(kind="replay", model="mine", version=version, detail={**counts})
 
 
 @pytest.fixture
@@ -774,12 +775,12 @@ def test_a_replay_that_differed_fails(models: Path, ledger: Path, compared: Vers
     assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["replay"]
 
 
-@pytest.mark.parametrize("last", [(0, 0), (100, 1)])
+@pytest.mark.parametrize("last", [(0, 0, 0), (100, 1, 0), (100, 0, 1)])
 def test_the_last_replay_counts_and_must_have_replayed_something(
-    models: Path, shadow: Path, compared: VersionComparison, last: tuple[int, int]
+    models: Path, shadow: Path, compared: VersionComparison, last: tuple[int, int, int]
 ) -> None:
     with Ledger.open(shadow) as book:
-        book.append([replay_event(2, equal=last[0], different=last[1])])
+        book.append([replay_event(2, equal=last[0], different=last[1], failed=last[2])])
     assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["replay"]
 
 

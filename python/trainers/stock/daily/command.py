@@ -17,6 +17,7 @@ from rich.text import Text
 
 from predictor.adaptive_widths import WIDTHS
 from predictor.artifact.manifest import MANIFEST
+from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import list_given_flags, print_next_commands, quantra, write_json
@@ -32,7 +33,13 @@ from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
 from trainers.stock.daily.renewal import AutomaticRenewal
-from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.daily.replay import (
+    ForecastReplay,
+    find_forecasts,
+    record_replays,
+    replay_forecasts,
+    sample_forecasts,
+)
 from trainers.stock.feature_cache import open_cache
 from trainers.stock.flags import CacheFolder
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
@@ -248,7 +255,7 @@ def replay_command(
 ) -> None:
     """Compute recorded forecasts again from the recorded bars and weights, and compare every bit.
 
-    The result is recorded as an event. The exit code is 3 if a forecast differs.
+    The result is recorded as an event. The exit code is 3 if a forecast differs or cannot be computed.
     """
     torch.set_num_threads(1)
     if bool(forecast_id) == (sample is not None):
@@ -261,27 +268,34 @@ def replay_command(
         source = CovariateSource.read(covariates or (), None)
         replays = replay_forecasts(opened, models, records, source, track_steps=track_steps)
         record_replays(opened, replays)
-    different = [replay for replay in replays if replay.differences]
+    unequal = [replay for replay in replays if replay.result != "equal"]
+    equal = len(replays) - len(unequal)
     if as_json:
-        differences = [
-            {
-                "forecast_id": replay.record.forecast_id,
-                "symbol": replay.record.symbol,
-                "model": f"{replay.record.model}@{replay.record.version}",
-                "as_of": replay.record.as_of,
-                "differences": list(replay.differences),
-            }
-            for replay in different
-        ]
-        write_json({"equal": len(replays) - len(different), "different": differences})
+        different, failed = (
+            [_describe_replay(replay) for replay in unequal if replay.result == result]
+            for result in ("different", "failed")
+        )
+        write_json({"equal": equal, "different": different, "failed": failed})
     else:
-        typer.echo(f"{len(replays) - len(different)} of {len(replays)} forecasts are equal to the last bit.")
-        for replay in different:
+        typer.echo(f"{equal} of {len(replays)} forecasts are equal to the last bit.")
+        for replay in unequal:
             record = replay.record
             origin = f"{record.model}@{record.version}, {record.symbol}, {format_date(record.as_of)}"
-            typer.echo(f"{record.forecast_id} ({origin}): {'; '.join(replay.differences)}")
-    if different:
+            reason = f"it cannot be computed: {replay.failure}" if replay.failure else "; ".join(replay.differences)
+            typer.echo(f"{record.forecast_id} ({origin}): {reason}")
+    if unequal:
         raise typer.Exit(PERSON_NEEDED)
+
+
+def _describe_replay(replay: ForecastReplay) -> dict[str, Json]:
+    record = replay.record
+    return {
+        "forecast_id": record.forecast_id,
+        "symbol": record.symbol,
+        "model": f"{record.model}@{record.version}",
+        "as_of": record.as_of,
+        **({"failure": replay.failure} if replay.failure else {"differences": list(replay.differences)}),
+    }
 
 
 def choose_model_folder(models: Path, name: str) -> Path:

@@ -1,11 +1,12 @@
 """Recorded forecasts are computed again from the recorded bars and weights, and compared."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError
 from predictor.forecast import Forecast
 from predictor.inference import describe_engine
-from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.evenings import EVENING
-from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, load_recorded
+from trainers.stock.daily.recorded_models import BASELINES, BaselineFolder, RecordedModel, load_recorded
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.lifecycle.promotion import REPLAY
 
@@ -28,13 +29,23 @@ _RECORDED: Final = "role <> 'client' and bars_batch > 0"
 """Forecasts whose bars are in the ledger."""
 
 
+ReplayResult = Literal["equal", "different", "failed"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForecastReplay:
     """One forecast that was computed again."""
 
     record: ForecastRecord
-    differences: tuple[str, ...]
-    """What differs from the record; empty if all bits are equal."""
+    differences: tuple[str, ...] = ()
+    """What differs from the record."""
+    failure: str = ""
+    """Why it could not be computed."""
+
+    @property
+    def result(self) -> ReplayResult:
+        """Whether all bits are equal, if it could be computed."""
+        return "failed" if self.failure else "different" if self.differences else "equal"
 
 
 def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
@@ -87,22 +98,21 @@ def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: i
 
     With an evening, yyyymmdd, a repeated call records nothing new.
     """
-    counts: dict[tuple[str, int], list[int]] = {}
-    for replay in replays:
-        count = counts.setdefault((replay.record.model, replay.record.version), [0, 0])
-        count[bool(replay.differences)] += 1
-    return ledger.append(
-        LedgerEvent(
+    counts = Counter((replay.record.model, replay.record.version, replay.result) for replay in replays)
+    events: list[LedgerEvent] = []
+    for model, version in dict.fromkeys((model, version) for model, version, _ in counts):
+        results = {result: counts[model, version, result] for result in get_args(ReplayResult)}
+        event = LedgerEvent(
             kind=REPLAY,
             model=model,
             version=version,
             session=evening or ledger.last_session,
             key=f"{REPLAY} {model}@{version} {evening}" if evening else "",
-            reason=f"{equal} equal, {different} different",
-            detail={"equal": equal, "different": different},
+            reason=", ".join(f"{count} {result}" for result, count in results.items()),
+            detail=results,
         )
-        for (model, version), (equal, different) in counts.items()
-    )
+        events.append(event)
+    return ledger.append(events)
 
 
 def _read_panel(ledger: Ledger, as_of: int, batch: int) -> BarPanel:
@@ -121,14 +131,14 @@ def _replay_evening(
     try:
         model = _find_model(ledger, models, first)
         bars = read_panel(first.as_of, first.bars_batch)
-        condition = "kind = ? and session = ? and (? = model or ? like model || '-%')"
-        events = ledger.records(LedgerEvent, condition, (EVENING, first.as_of, first.model, first.model))
+        condition = "kind = ? and session = ? and model = any(?)"
+        events = ledger.records(LedgerEvent, condition, (EVENING, first.as_of, _list_champion_models(first)))
         accepts = any(event.detail.get("accept_suspect_bars") is True for event in events)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
         widths = AdaptiveWidths.read(ledger, model.version, first.as_of)
         forecast = forecast if widths is None else widths.apply(forecast)
     except QuantraError as error:
-        yield from (ForecastReplay(record=record, differences=(error.message,)) for record in records)
+        yield from (ForecastReplay(record=record, failure=error.message) for record in records)
         return
     for record in records:
         yield ForecastReplay(record=record, differences=tuple(_list_differences(record, forecast)))
@@ -142,11 +152,20 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
         ArtifactError: it is damaged.
     """
     version = ModelVersion(record.model, record.version)
-    folders = (models / record.model / str(record.version), BaselineFolder.of(ledger, models).find(version))
-    folder = next(filter(is_artifact, folders), None)
-    if folder is None:
-        raise ConfigurationError(f"the artifact {folders[0]} is missing; restore it from a backup")
+    is_baseline = record.role is ForecastRole.BASELINE
+    folder = (
+        BaselineFolder.of(ledger, models).find(version) if is_baseline else models / version.model / str(version.number)
+    )
+    if not is_artifact(folder):
+        raise ConfigurationError(f"the artifact {folder} is missing; restore it from a backup")
     return load_recorded(folder, version, record.role)
+
+
+def _list_champion_models(record: ForecastRecord) -> list[str]:
+    """The model whose evening made a forecast; for a baseline, the one that it is compared with."""
+    if record.role is not ForecastRole.BASELINE:
+        return [record.model]
+    return [record.model.removesuffix(f"-{kind}") for kind in BASELINES if record.model.endswith(f"-{kind}")]
 
 
 def _list_differences(record: ForecastRecord, forecast: Forecast) -> Iterator[str]:

@@ -24,7 +24,7 @@ GATES = ("losses", "symbols", "audit", "shadow", "replay")
 SHADOW_SESSIONS = 20
 """Sessions that a version forecasts together with the champion before it may replace it."""
 REPLAY = "replay"
-"""Kind of the events that record replays; their detail has the counts `equal` and `different`."""
+"""Kind of the events that record replays; their detail has the counts `equal`, `different` and `failed`."""
 
 
 def check_gates(
@@ -122,9 +122,10 @@ def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     events = ledger.records(LedgerEvent, condition, (REPLAY, challenger.model_folder.name, challenger.version))
     if not events:
         return GateResult(name="replay", passed=False, need=need, have="no replay is recorded")
-    equal, different = (events[-1].detail.get(name) for name in ("equal", "different"))
+    equal, different, failed = (events[-1].detail.get(name, 0) for name in ("equal", "different", "failed"))
     have = f"{equal} equal and {different} different in the last replay"
-    return GateResult(name="replay", passed=different == 0 and bool(equal), need=need, have=have)
+    have += f"; {failed} could not be computed" if failed else ""
+    return GateResult(name="replay", passed=bool(equal) and different == failed == 0, need=need, have=have)
 
 
 def list_failed(gates: Sequence[GateResult]) -> list[str]:
