@@ -29,7 +29,7 @@ from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle import RetrainingPlan
-from trainers.stock.lifecycle.promotion import REPLAY
+from trainers.stock.lifecycle.promotion import REPLAY, roll_back_champion
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import DataSplits
 from trainers.stock.training_jobs import TrainingRunner
@@ -305,6 +305,29 @@ def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: p
     with Ledger.open(folder / "ledger.db") as opened:
         (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
     assert (replayed.version, replayed.detail["different"]) == (2, 0)
+
+
+def test_a_version_that_was_rolled_back_is_not_promoted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pass_all(*_: object, **__: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(renewal, "check_gates", pass_all)
+    monkeypatch.setattr(renewal, "SHADOW_SESSIONS", 1)
+    save_daily_model(folder / "models" / "mine", 2, until=20091130)
+    run_with_renewal(folder, DAYS[5], can_promote=True)
+    assert read_aliases(folder / "models" / "mine") == {"champion": 2}
+    roll_back_champion(folder / "models" / "mine", reason="bands too narrow")
+    run_with_renewal(folder, DAYS[6], can_promote=True)
+    assert read_aliases(folder / "models" / "mine") == {"champion": 1}
+
+
+def test_a_damaged_newest_version_does_not_stop_the_evenings(folder: Path) -> None:
+    damaged = shutil.copytree(folder / "models" / "mine" / "1", folder / "models" / "mine" / "2")
+    (damaged / "weights.safetensors").write_bytes(b"")
+    assert run_with_renewal(folder, DAYS[5], can_promote=True) == []
+    with Ledger.open(folder / "ledger.db") as opened:
+        (evening,) = opened.records(LedgerEvent, "kind = ? and session = ?", (EVENING, DAYS[5]))
+    assert "mine@2" in str(evening.detail["failed"])
 
 
 def test_the_last_session_of_a_model_leaves_room_for_its_targets(folder: Path) -> None:

@@ -22,7 +22,7 @@ from market import bokeh_panel
 
 from predictor import artifact
 from predictor.artifact import load
-from predictor.audit_record import AuditVerdict, write_audit
+from predictor.audit_record import AuditVerdict, locate_audit, write_audit
 from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.card import Card
@@ -788,6 +788,11 @@ def test_a_leak_that_an_audit_found_fails(models: Path, shadow: Path, compared: 
     sound = audit_record(digest=hashlib.sha256((models / "mine" / "2" / "manifest.json").read_bytes()).hexdigest())
     record = replace(sound, future=replace(sound.future, verdict=AuditVerdict.FAIL))
     write_audit(models / "mine" / "2", record)
+    assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["audit"]
+
+
+def test_an_audit_that_cannot_be_read_fails(models: Path, shadow: Path, compared: VersionComparison) -> None:
+    locate_audit(models / "mine" / "2").write_bytes(b"{")
     assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["audit"]
 
 

@@ -23,6 +23,7 @@ from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
     check_gates,
+    list_champions,
     list_failed,
     list_shadow_sessions,
     promote,
@@ -106,11 +107,17 @@ def count_sessions_since_training(ledger: Ledger, name: str, session: int) -> in
 def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest: int, session: int) -> int:
     """Promote the newest version if it passes all gates; they are checked every SHADOW_SESSIONS of its forecasts.
 
-    A champion whose calendar has ended is replaced without the gate `losses`, because it can no longer forecast.
+    A champion whose calendar has ended is replaced without the gate `losses`, because it can no longer forecast. A
+    version that was the champion before is left to the person who replaced it.
     """
     ledger, models = settings.ledger, settings.model_folder.parent
     version = ModelVersion(settings.model_folder.name, newest)
-    challenger = load_recorded(settings.model_folder / str(newest), version, ForecastRole.CHALLENGER)
+    if version.number in list_champions(settings.model_folder):
+        return 0
+    try:
+        challenger = load_recorded(settings.model_folder / str(newest), version, ForecastRole.CHALLENGER)
+    except QuantraError:  # a finding of the evening says why
+        return 0
     shadow = len(list_shadow_sessions(ledger, version, challenger.model.identity.weights_hash))
     if not shadow or shadow % SHADOW_SESSIONS:
         return 0

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from predictor.audit_record import read_audit
-from predictor.errors import ConfigurationError, InSampleError, format_date, format_names
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, format_date, format_names
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import PromotionResult
 from predictor.model_health import ModelVersion
@@ -84,12 +84,16 @@ def _check_symbols(champion: ComparedVersion | None, challenger: ComparedVersion
 
 
 def _check_audit(challenger: ComparedVersion) -> GateResult:
-    record = read_audit(challenger.model_folder / str(challenger.version))
+    need = "no leak in a recorded audit"
+    try:
+        record = read_audit(challenger.model_folder / str(challenger.version))
+    except ArtifactError as error:
+        return GateResult(name="audit", passed=False, need=need, have=error.message)
     if record is None:
-        return GateResult(name="audit", passed=True, need="no leak in a recorded audit", have="no audit is recorded")
+        return GateResult(name="audit", passed=True, need=need, have="no audit is recorded")
     checks = (record.future, record.permutation)
     have = "; ".join(f"{check.name}: {check.verdict.value}" for check in checks)
-    return GateResult(name="audit", passed=not record.has_leak, need="no leak in a recorded audit", have=have)
+    return GateResult(name="audit", passed=not record.has_leak, need=need, have=have)
 
 
 def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:
@@ -222,8 +226,7 @@ def record_moves(model_folder: Path, ledger: Ledger) -> int:
 
     Each move is recorded only once. Earlier moves that were made without the ledger are recorded too.
     """
-    moves = [move for move in read_moves(model_folder, read_aliases(model_folder)) if move.alias == CHAMPION]
-    name = model_folder.name
+    moves, name = _read_champion_moves(model_folder), model_folder.name
     return ledger.append(
         LedgerEvent(
             kind="champion",
@@ -240,3 +243,12 @@ def record_moves(model_folder: Path, ledger: Ledger) -> int:
         )
         for k, move in enumerate(moves)
     )
+
+
+def list_champions(model_folder: Path) -> frozenset[int]:
+    """The versions that are or were the champion of a model."""
+    return frozenset(move.version for move in _read_champion_moves(model_folder))
+
+
+def _read_champion_moves(model_folder: Path) -> list[AliasMove]:
+    return [move for move in read_moves(model_folder, read_aliases(model_folder)) if move.alias == CHAMPION]
