@@ -15,9 +15,9 @@ from predictor.artifact import load_ensemble
 from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.jobs import JobRunner, LocalRunner
-from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
-from predictor.registry import read_aliases
+from predictor.registry import promote_version, read_aliases
 from trainers.cli.commands import app
 from trainers.loop import LoopError
 from trainers.stock.daily import DailySettings, renewal, run_due_evenings
@@ -351,6 +351,27 @@ def test_a_baseline_whose_calendar_has_ended_is_fitted_again(folder: Path, monke
     with Ledger.open(folder / "ledger.db") as opened:
         found = {(one.model, one.version) for one in opened.records(ForecastRecord, f"as_of > {DAYS[4]}")}
     assert found == {("mine", 1), ("mine-har", 2), ("mine-garch", 1)}
+
+
+def test_baselines_of_a_champion_with_other_quantiles_are_fitted_again(folder: Path) -> None:
+    save_daily_model(folder / "models" / "mine", 2, recipe=replace(HAR, quantiles=(0.05, 0.5, 0.95)))
+    promote_version(folder / "models" / "mine", 2, expected=1, reason="wider bands", gates=())
+    run_with_renewal(folder, DAYS[6])
+    with Ledger.open(folder / "ledger.db") as opened:
+        made = opened.records(ForecastRecord, f"as_of > {DAYS[4]}")
+    found = {(one.model, one.version, one.quantiles[0]) for one in made}
+    assert found == {("mine", 2, 0.05), ("mine-har", 2, 0.05), ("mine-garch", 2, 0.05)}
+
+
+def test_a_model_of_a_baseline_s_name_keeps_its_forecasts(folder: Path) -> None:
+    models, ledger, day = folder / "models", folder / "ledger.db", DAYS[5]
+    save_daily_model(models / "mine-har", until=20091130)
+    findings = run_evenings(ledger, models / "mine", daily_bars(day)).findings
+    assert [finding for finding in findings if "mine-har made no forecast" in finding] == list(findings) != []
+    run_evenings(ledger, models / "mine-har", daily_bars(day))
+    with Ledger.open(ledger) as opened:
+        made = opened.records(ForecastRecord, "model = 'mine-har' and as_of = ?", (day,))
+    assert [one.role for one in made] == [ForecastRole.CHAMPION] * 3
 
 
 # --- simulations

@@ -14,13 +14,18 @@ from market import bokeh_panel
 from pages import page_of
 
 from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
 from predictor.due_forecasts import score_due_forecasts
+from predictor.errors import ConfigurationError
 from predictor.evidence import compare_losses
+from predictor.forecast import Forecast
 from predictor.ledger import EvidenceRecord, ForecastRecord, ForecastRole, Ledger
 from predictor.model_health import SKILL, ModelVersion, assess_model, choose_skill_lamp
 from trainers.stock.daily import DailySettings
 from trainers.stock.daily.evenings import summarise
 from trainers.stock.daily.page import render_evenings
+from trainers.stock.daily.recorded_models import RecordedModel
 from trainers.stock.daily.served_forecasts import ServedForecast, choose_forecasts
 from trainers.stock.recipe import recipe_of
 
@@ -91,6 +96,19 @@ def test_a_simple_model_without_evidence_is_served() -> None:
     assert served.sentence == expected
 
 
+def test_a_simple_model_without_a_forecast_is_skipped_and_named() -> None:
+    better = skill_of(SIMPLE["GARCH"], losses_of(3, excess=0.2), losses_of(1))
+    cases = ([], ["HAR"]), ([], ["HAR", "GARCH"]), ([better], ["HAR"]), ([better], ["GARCH"])
+    served = [choose_forecasts(evidence, MINE, SIMPLE, [1], absent)[0] for evidence, absent in cases]
+    assert [(one.name, one.reason.split("; ")[-1]) for one in served] == [
+        ("GARCH", "HAR made no forecast"),
+        ("mine@1", "HAR and GARCH made no forecast"),
+        ("mine@1", "HAR made no forecast"),
+        ("HAR", "mine@1 has too few outcomes to be shown to be better"),
+    ]
+    assert served[2].reason.startswith("it is shown to be better than GARCH (")
+
+
 @pytest.mark.parametrize(("widths", "expected"), [((1, 4), "mine@1"), ((4, 1), "HAR")])
 def test_the_recorded_forecasts_decide(widths: tuple[float, float], expected: str, tmp_path: Path) -> None:
     panel = bokeh_panel("IBM").last(100)
@@ -129,6 +147,25 @@ def test_the_page_and_the_summary_report_the_served_model(models: Path, tmp_path
     expected = sorted((100 * np.expm1(one.values[-1]) for one in har), key=lambda row: -row[1])
     assert page.numbers[: 3 * len(har)] == pytest.approx([row[k] for row in expected for k in (1, 0, 2)])
     assert json.dumps(summary.to_json()["served"]).count("mine-har@1") == 2
+
+
+def test_the_summary_names_a_baseline_that_failed_that_evening(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forecast, ledger = RecordedModel.forecast, tmp_path / "ledger.db"
+
+    def fail_har(model: RecordedModel, bars: BarPanel, covariates: CovariateSource, **flags: bool) -> Forecast:
+        if model.version.model == "mine-har":
+            raise ConfigurationError("its bars are too few")
+        return forecast(model, bars, covariates, **flags)
+
+    run_evenings(ledger, models / "mine", daily_bars(20100107))
+    monkeypatch.setattr(RecordedModel, "forecast", fail_har)
+    run_evenings(ledger, models / "mine", daily_bars(20100108))
+    with Ledger.open(ledger) as opened:
+        summary = summarise(DailySettings(ledger=opened, model_folder=models / "mine", serve_best=True))
+    assert [one.name for one in summary.served] == ["GARCH", "GARCH"]
+    assert all(one.reason.endswith("; HAR made no forecast") for one in summary.served)
 
 
 def test_by_default_the_champion_is_reported(models: Path, tmp_path: Path) -> None:

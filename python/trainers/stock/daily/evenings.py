@@ -384,8 +384,8 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
     last = next(iter(ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]), None)
     served: tuple[ServedForecast, ...] = ()
     if last and settings.serve_best:
-        simple = find_simple_models(ledger, champion, last.session)
-        served = choose_forecasts(evidence, champion.version, simple, champion.model.manifest.target.horizons)
+        simple, absent = find_simple_models(ledger, champion, last.session)
+        served = choose_forecasts(evidence, champion.version, simple, champion.model.manifest.target.horizons, absent)
     return DailySummary(
         model=name,
         champion=champion.version.number,

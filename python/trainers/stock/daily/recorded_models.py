@@ -19,7 +19,7 @@ from predictor.inference import choose_device
 from predictor.instance import GapPolicy, Instance
 from predictor.ledger import ForecastRole, Ledger
 from predictor.model_health import ModelVersion
-from predictor.networks import TargetKind
+from predictor.networks import Target, TargetKind
 from predictor.registry import Runtime, find_version, load_model
 from predictor.registry.layout import list_versions
 from trainers.stock.backtest.refits import MAX_ROWS
@@ -139,6 +139,11 @@ def load_challengers(model_folder: Path, champion: RecordedModel, failed: dict[s
             failed[challenger.reference] = f"its target or quantiles are not those of {champion.reference}"
 
 
+def list_baselines(target: Target) -> tuple[str, ...]:
+    """The kinds of baselines for a target."""
+    return tuple(kind for kind in BASELINES if kind != "garch" or target.kind is TargetKind.LOG_RETURN)
+
+
 @dataclass(frozen=True, slots=True)
 class BaselineFolder:
     """The baselines of a ledger's models, which are small artifacts."""
@@ -153,11 +158,15 @@ class BaselineFolder:
         return cls(Path(f"{ledger.address}.baselines"))
 
     def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
-        """The baselines of a model, fitted on its champion's training days, and again after their calendar ends."""
-        manifest = champion.model.manifest
-        for kind in BASELINES:
+        """The baselines of a model, fitted on its champion's training days, and again after their calendar ends.
+
+        `failed` receives why others are left out. A ledger cannot tell a baseline from a model of the same name.
+        """
+        for kind in list_baselines(champion.model.manifest.target):
             name = f"{champion.version.model}-{kind}"
-            if kind == "garch" and manifest.target.kind is not TargetKind.LOG_RETURN:
+            namesake = champion.folder.parent.with_name(name)
+            if namesake.is_dir():
+                failed[name] = f"the baseline has the name of the model in {namesake}; rename that model"
                 continue
             try:
                 yield self._load_newest(kind, name, champion, bars)
@@ -170,7 +179,9 @@ class BaselineFolder:
         if newest:
             version = ModelVersion(name, newest)
             recorded = load_recorded(out.with_name(str(newest)), version, ForecastRole.BASELINE)
-            if recorded.can_forecast(int(bars.sessions[-1])):
+            ours, theirs = recorded.model.manifest, champion.model.manifest
+            forecasts_the_same = (ours.target, ours.quantiles) == (theirs.target, theirs.quantiles)
+            if forecasts_the_same and recorded.can_forecast(int(bars.sessions[-1])):
                 return recorded
         self._fit(kind, champion, bars, out)
         return load_recorded(out, ModelVersion(name, newest + 1), ForecastRole.BASELINE)

@@ -1,7 +1,7 @@
 """The model whose forecast is reported at each horizon: the simplest one that the champion is not shown to beat."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from predictor.errors import format_count
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger
 from predictor.model_health import SKILL, ModelVersion
-from trainers.stock.daily.recorded_models import BASELINES, RecordedModel
+from trainers.stock.daily.recorded_models import RecordedModel, list_baselines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,27 +41,32 @@ def choose_forecasts(
     champion: ModelVersion,
     simple: Mapping[str, ModelVersion],
     horizons: Sequence[int],
+    absent: Collection[str] = (),
 ) -> tuple[ServedForecast, ...]:
     """Choose the model to report at each horizon.
 
-    The champion is reported only if it is shown to be better than every simple model. If it is not better at a horizon,
-    the probability that it is ever reported there is at most ALPHA, although this is decided every evening. `simple`
-    holds the baselines that made a forecast, by name, the simplest first.
+    The champion is reported only if it is shown to be better than every simple model that made a forecast. While they
+    all make one, the probability that it is ever reported at a horizon where it is not better is at most ALPHA,
+    although this is decided every evening. `simple` holds the baselines by name, the simplest first, and `absent` the
+    names of those that made no forecast.
     """
     by_test = {(record.monitor, record.horizon): record for record in evidence}
     forecasts: list[ServedForecast] = []
     for horizon in horizons:
         tests = {name: by_test.get((f"{SKILL} {version.reference}", horizon)) for name, version in simple.items()}
-        unbeaten = next((name for name, test in tests.items() if test is None or test.lamp is not Lamp.GREEN), None)
-        if unbeaten is not None:
-            model, name = simple[unbeaten], unbeaten
-            reason = f"{champion.reference} {_describe_failure(tests[unbeaten])}"
-        else:
-            model, name = champion, champion.reference
-            beaten = [f"{name} ({_describe_bounds(test)})" for name, test in tests.items() if test is not None]
-            reason = "no simple model made a forecast"
-            if beaten:
-                reason = f"it is shown to be better than {' and '.join(beaten)}"
+        beaten = {rival: test for rival, test in tests.items() if test is not None and test.lamp is Lamp.GREEN}
+        unbeaten = [rival for rival in tests if rival not in beaten]
+        name = next((rival for rival in unbeaten if rival not in absent), champion.reference)
+        skipped, reasons = unbeaten, list[str]()
+        if name in unbeaten:
+            skipped = unbeaten[: unbeaten.index(name)]
+            reasons.append(f"{champion.reference} {_describe_failure(tests[name])}")
+        elif beaten:
+            bounds = (f"{rival} ({_describe_bounds(test)})" for rival, test in beaten.items())
+            reasons.append(f"it is shown to be better than {' and '.join(bounds)}")
+        if skipped:
+            reasons.append(f"{' and '.join(skipped)} made no forecast")
+        model, reason = simple.get(name, champion), "; ".join(reasons)
         forecasts.append(ServedForecast(horizon=horizon, model=model, name=name, reason=reason))
     return tuple(forecasts)
 
@@ -82,21 +87,25 @@ def _describe_bounds(test: EvidenceRecord) -> str:
     return " to ".join(percent) + " smaller loss" if percent else ""
 
 
-def find_simple_models(ledger: Ledger, champion: RecordedModel, session: int) -> dict[str, ModelVersion]:
-    """The baselines that forecast the same as the champion on a session, by name, the simplest first."""
+def find_simple_models(
+    ledger: Ledger, champion: RecordedModel, session: int
+) -> tuple[dict[str, ModelVersion], frozenset[str]]:
+    """The baselines of the champion by name, the simplest first, and those that made no such forecast on a session."""
     manifest = champion.model.manifest
-    rows = ledger.query(
-        "select distinct model, version, horizons, quantiles from forecast where as_of = ? and role = 'baseline'",
-        (session,),
-    )
-    simple_models = {
-        row["model"]: ModelVersion(row["model"], row["version"])
-        for row in rows
-        if json.loads(row["horizons"]) == list(manifest.target.horizons)
-        and json.loads(row["quantiles"]) == list(manifest.quantiles)
-    }
-    names = {f"{champion.version.model}-{kind}": STARTS[kind] for kind in BASELINES}
-    return {name: simple_models[model] for model, name in names.items() if model in simple_models}
+    simple: dict[str, ModelVersion] = {}
+    absent: set[str] = set()
+    for kind in list_baselines(manifest.target):
+        model = f"{champion.version.model}-{kind}"
+        newest = ledger.query(
+            "select version, as_of, horizons, quantiles from forecast "
+            "where model = ? and role = 'baseline' and as_of <= ? order by as_of desc, version desc limit 1",
+            (model, session),
+        )
+        simple[STARTS[kind]] = ModelVersion(model, newest[0]["version"] if newest else 1)
+        axes = [(session, list(manifest.target.horizons), list(manifest.quantiles))]
+        if [(row["as_of"], json.loads(row["horizons"]), json.loads(row["quantiles"])) for row in newest] != axes:
+            absent.add(STARTS[kind])
+    return simple, frozenset(absent)
 
 
 def read_forecasts(ledger: Ledger, version: ModelVersion, session: int) -> list[ForecastRecord]:
