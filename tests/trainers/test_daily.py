@@ -21,6 +21,8 @@ from market import scaled, without_last_bar
 from pages import HOSTILE, assert_loads_nothing, page_of
 from small_jobs import PickledJobs
 
+from predictor.bars import BarPanel
+from predictor.cli.options import BarsFlags
 from predictor.errors import InSampleError, LedgerError
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, LedgerEvent
@@ -325,6 +327,29 @@ def test_the_command_says_that_a_late_bar_makes_no_forecast(
 def test_bars_that_cannot_be_read_leave_no_ledger(models: Path, ledger: Path, csv: Path) -> None:
     assert run_daily(models, ledger, csv.with_name("missing.csv")) == 1
     assert not ledger.exists()
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_bars_are_read_after_other_runs_have_ended(
+    models: Path, ledger: Path, csv: Path, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    """Older bars would revise those of the other run."""
+    reads: list[bool] = []
+
+    def read(_: BarsFlags) -> BarPanel:
+        with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
+            reads.append(bool(holder))
+            if not holder:  # another run begins and ends after this one has read its bars
+                run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
+        return daily_bars(DAYS[3]) if holder else scaled(daily_bars(DAYS[3]), slice(-1, None), 1.01)
+
+    if not is_new:
+        Ledger.open(ledger, create=True).close()
+    monkeypatch.setattr(BarsFlags, "read", read)
+    assert run_daily(models, ledger, csv) == 0
+    assert reads == ([False, True] if is_new else [True])
+    with Ledger.open(ledger) as opened:
+        assert opened.panel().close[:, -1] == pytest.approx(daily_bars(DAYS[3]).close[:, -1])
 
 
 def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: Path, csv: Path) -> None:

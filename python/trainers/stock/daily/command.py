@@ -17,6 +17,8 @@ from rich.text import Text
 
 from predictor.adaptive_widths import WIDTHS
 from predictor.artifact.manifest import MANIFEST
+from predictor.bars import BarPanel
+from predictor.bars.source import is_address
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
@@ -115,8 +117,13 @@ def daily_command(
     It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
-    now, after_evening = datetime.now(UTC), evidence.after_evening  # before a ledger is created, as the next lines
-    panel, model_folder, covariates = bars.read(), choose_model_folder(models, name), files.read()
+    now, after_evening, model_folder = datetime.now(UTC), evidence.after_evening, choose_model_folder(models, name)
+
+    def read() -> tuple[BarPanel, CovariateSource]:
+        return bars.read(), files.read()
+
+    # Files that cannot be read leave no new ledger.
+    early = None if is_address(ledger) or Path(ledger).exists() else read()
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
             if as_json:
@@ -124,6 +131,8 @@ def daily_command(
             else:
                 typer.echo(f"{ledger} is in use by {holder}, so nothing was done.")
             return
+        # What was read before the claim may be older than the bars of a run that has ended since.
+        panel, covariates = read() if early is None or opened.receipt.batch else early
         settings = DailySettings(
             ledger=opened,
             model_folder=model_folder,
