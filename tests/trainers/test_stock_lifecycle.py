@@ -498,14 +498,11 @@ def test_bounds_need_the_days_of_the_longest_horizon(models: Path) -> None:
     assert (found.bounds.lower, found.bounds.days_short) == (None, 200 - found.days)
 
 
-def test_the_second_version_after_the_champion_has_a_smaller_share_of_the_error_probability(
-    saved_models: Path, compared: VersionComparison
-) -> None:
+def test_challengers_of_a_champion_have_different_shares_of_the_error_probability(saved_models: Path) -> None:
+    compared = [compare_versions(*pair_of(saved_models, "mine@3", f"mine@{number}"), bars()) for number in (4, 2, 1)]
+    assert [one.bounds.alpha for one in compared] == [compute_challenger_alpha(attempt) for attempt in (1, 2, 4)]
     second = compare_versions(*pair_of(saved_models, "mine@1", "mine@3"), bars())
-    assert [one.bounds.alpha for one in (compared, second)] == [
-        compute_challenger_alpha(1),
-        compute_challenger_alpha(2),
-    ]
+    assert second.bounds.alpha == compute_challenger_alpha(3)
 
 
 def test_another_network_is_a_new_recipe_and_other_splits_are_not(models: Path) -> None:

@@ -413,7 +413,6 @@ def _compare(
     first, last = test.span
     inside = [float(np.nanmean(mark_inside(test, version.values))) for version in (old, new)]
     before, after = (pinball(test, version.values) for version in (old, new))
-    attempt = max(1, challenger.version - champion.version) if challenger.model_folder == champion.model_folder else 1
     daily = np.stack([average_days(test, losses) for losses in (before, after)])
     daily = daily[:, np.isfinite(daily).all(axis=0)]
     compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))
@@ -433,10 +432,18 @@ def _compare(
         shared=len(champion.symbols.intersection(compared)),
         horizons=test.horizons,
         losses=compare(test, after, before, champion.reference),
-        bounds=_compute_bounds(daily[0], daily[1], test.horizons[-1], compute_challenger_alpha(attempt)),
+        bounds=_compute_bounds(
+            daily[0], daily[1], test.horizons[-1], compute_challenger_alpha(_number_attempt(champion, challenger))
+        ),
         coverage=(inside[0], inside[1]),
         promised=test.levels[-1] - test.levels[0],
     )
+
+
+def _number_attempt(champion: ComparedVersion, challenger: ComparedVersion) -> int:
+    """A number of its own for each challenger of a champion: odd for later versions, even for earlier ones."""
+    later = challenger.version - champion.version if challenger.model_folder == champion.model_folder else 1
+    return 2 * later - 1 if later > 0 else -2 * later
 
 
 def _compute_bounds(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
