@@ -235,6 +235,15 @@ def test_skill_that_only_the_decisions_own_close_can_trade_fails() -> None:
     assert later.sharpe < 2
 
 
+def test_a_day_whose_outcome_is_unknown_at_one_lag_only_is_left_out_of_the_difference() -> None:
+    _, returns = judged_of(np.zeros((400, 6)))
+    judged, _ = judged_of(informed_forecast(returns, 1))
+    now, later, last = judged.outcomes
+    halted = later.copy()
+    halted[100] = np.nan
+    assert check_lags(replace(judged, outcomes=(now, halted, last))).verdict is AuditVerdict.FAIL
+
+
 def test_skill_at_the_next_close_passes() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
     judged, _ = judged_of(informed_forecast(returns, 2))
@@ -262,7 +271,7 @@ def test_the_sharpe_ratio_of_a_lag_is_that_of_the_book_from_its_first_trade_on_b
 
 def test_skill_is_the_loss_that_is_saved_of_the_mean_loss_without_a_model() -> None:
     plain, ours = np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.5, 2.5, 1.0, np.nan])
-    assert measure_relative_gain(ours, plain).tolist() == [0.25, 0.25]
+    assert measure_relative_gain(ours, plain) == pytest.approx([0.25, 0.25, np.nan, np.nan], nan_ok=True)
 
 
 def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread() -> None:

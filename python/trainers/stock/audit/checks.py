@@ -211,13 +211,14 @@ def measure_daily_losses(
 
 
 def measure_relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
-    """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean."""
+    """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean; NaN where unknown."""
     is_known = np.isfinite(ours) & np.isfinite(plain)
-    return (plain[is_known] - ours[is_known]) / plain[is_known].mean()
+    return (plain - ours) / plain[is_known].mean()
 
 
 def estimate(daily: FloatArray, horizon: int) -> SkillEstimate:
-    """Estimate the mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
+    """Estimate the mean of the known values of a daily series [D] whose outcomes overlap over `horizon` sessions."""
+    daily = daily[np.isfinite(daily)]
     lag = min(2 * horizon, len(daily))
     return SkillEstimate(
         value=float(daily.mean()), error=standard_error(daily, lag) * widening_factor(lag / len(daily))
@@ -266,7 +267,7 @@ class AuditedForecasts:
 
 
 def measure_gains(audited: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
-    """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss."""
+    """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss; NaN where unknown."""
     outcome = audited.outcomes[LAGS.index(lag)]
     ours = measure_daily_losses(audited.forecasts, values, outcome, audited.spread)
     return measure_relative_gain(ours, measure_daily_losses(audited.forecasts, audited.plain, outcome, audited.spread))
@@ -364,8 +365,8 @@ def check_permutations(
         verdict=AuditVerdict.FAIL if mean.value > leak else verdict,
         epochs=epochs,
         yardstick=YARDSTICK_NAME,
-        skill=float(gains.mean()),
-        permuted=tuple(float(daily.mean()) for daily in shuffled),
+        skill=estimate(gains, audited.reach).value,
+        permuted=tuple(estimate(daily, audited.reach).value for daily in shuffled),
         error=mean.error,
     )
 
