@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from command_exits import program_exit_code
 from daily_runs import HAR, LEARNT, daily_bars, run_evenings, save_daily_model
 
 from predictor.artifact import load_ensemble
-from predictor.errors import CalendarEndedError, ConfigurationError
+from predictor.errors import CalendarEndedError, ConfigurationError, CovariateMissingError, QuantraError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
@@ -28,7 +29,7 @@ from trainers.stock.daily.replay import find_forecasts, record_replays, replay_f
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.lifecycle import RetrainingPlan
+from trainers.stock.lifecycle import RetrainingPlan, retrain
 from trainers.stock.lifecycle.promotion import REPLAY, roll_back_champion
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import DataSplits
@@ -254,6 +255,23 @@ def test_no_training_is_due_while_all_is_well(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("calendar_ends_soon")
+def test_a_training_that_was_killed_before_its_event_is_not_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_and_die(*words: Any) -> None:
+        retrain(*words)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(renewal, "retrain", train_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            run_with_renewal(folder, DAYS[5])
+    (event,) = run_with_renewal(folder, DAYS[6])
+    assert (event.version, event.session) == (2, DAYS[5])
+    assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1", "2"]
+
+
+@pytest.mark.usefixtures("calendar_ends_soon")
 def test_a_training_that_fails_is_recorded_and_the_champion_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,9 +314,12 @@ def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
 
 
 @pytest.mark.usefixtures("calendar_ends_soon")
-def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ConfigurationError, CovariateMissingError])
+def test_versions_that_cannot_be_compared_wait(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[QuantraError]
+) -> None:
     def fail(*_: object) -> None:
-        raise ConfigurationError("split test has no room for a target that reaches 20 sessions")
+        raise error("split test has no room for a target that reaches 20 sessions")
 
     monkeypatch.setattr(renewal, "compare_versions", fail)
     assert [event.kind for event in run_with_renewal(folder, 20100212, can_promote=True)] == [RETRAINING]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from predictor.artifact import find_next_version
-from predictor.errors import ConfigurationError, InSampleError, QuantraError, format_date
+from predictor.errors import QuantraError, format_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
@@ -29,7 +29,7 @@ from trainers.stock.lifecycle.promotion import (
     promote,
     record_moves,
 )
-from trainers.stock.lifecycle.retraining_plan import plan_retraining, retrain
+from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
 from trainers.stock.training_jobs import TrainingRunner
 
@@ -70,18 +70,29 @@ class AutomaticRenewal:
 
 
 def _retrain(settings: DailySettings, session: int, reason: str, cache: FeatureCache | None) -> int:
-    name, number, detail = settings.model_folder.name, 0, reason
+    name, detail = settings.model_folder.name, reason
     try:
         bars = map_bars(settings.ledger.panel(last=session), cache)
         plan = plan_retraining(settings.model_folder.parent, name, bars, settings.covariates, cache)
-        out = find_next_version(settings.model_folder)
-        retrain(plan, out, TrainingRunner(jobs=settings.runner))
-        number = int(out.name)
+        number = max(list_versions(settings.model_folder))
+        if not _is_result(plan, number):
+            number = int(find_next_version(settings.model_folder).name)
+            retrain(plan, settings.model_folder / str(number), TrainingRunner(jobs=settings.runner))
     except (QuantraError, LoopError) as error:
+        number = 0
         detail = f"{reason}, but the training failed: {error}"
     key = f"{RETRAINING} {name} {session}"
     event = LedgerEvent(kind=RETRAINING, model=name, version=number, session=session, reason=detail, key=key)
     return settings.ledger.append([event])
+
+
+def _is_result(plan: RetrainingPlan, number: int) -> bool:
+    """Whether a version is the result of this plan, from an evening that was killed before it recorded the training."""
+    try:
+        card = load_version(plan.model_folder.parent, f"{plan.model_folder.name}@{number}").source.card
+    except QuantraError:
+        return False
+    return card.get("retraining") == plan.card()["retraining"]
 
 
 def find_retraining_reason(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> str:
@@ -125,7 +136,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAY_SAMPLE, version), settings.covariates)
     recorded = record_replays(ledger, replays, session)
     comparison = None
-    with suppress(InSampleError, ConfigurationError):  # too few days that both can forecast and have not seen
+    with suppress(QuantraError):  # such as too few days that both can forecast and have not seen
         shared = ledger.panel(last=min(session, champion.last_session))
         comparison = compare_versions(old, new, shared)
     overridden = () if champion.can_forecast(session) else ("losses",)
