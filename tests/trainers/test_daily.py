@@ -169,6 +169,12 @@ def test_due_forecasts_are_scored_and_the_evidence_is_recorded(models: Path, led
     assert {"coverage too few", "skill against mine@2", "skill against mine-har@1"} <= monitors
 
 
+@pytest.mark.parametrize(("every", "tested"), [(1, DAYS[:5]), (2, [DAYS[1], DAYS[3], DAYS[4]]), (9, DAYS[4:5])])
+def test_the_newest_evening_always_has_a_test(models: Path, ledger: Path, every: int, tested: list[int]) -> None:
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[4]), first=DAYS[0], evidence_every=every)
+    assert sorted({one.session for one in rows_of(ledger, EvidenceRecord)}) == tested
+
+
 def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Path) -> None:
     jumps = daily_bars(20100226)
     first_odd = jumps.sessions.tolist().index(DAYS[0]) | 1

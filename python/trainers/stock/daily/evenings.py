@@ -227,7 +227,7 @@ def run_due_evenings(
         recorded = _record_bars(ledger, bars.until(known_until))
         scores = score_due_forecasts(ledger)
     rows = scores.rows
-    has_test = [evenings_left % settings.evidence_every == 0 for evenings_left in range(len(due), 0, -1)]
+    is_tested = [left == 1 or left % settings.evidence_every == 0 for left in range(len(due), 0, -1)]
     before, known_bars = known_until, KnownBars()
     for k in track_steps(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
         if due[k] > before:
@@ -236,7 +236,7 @@ def run_due_evenings(
             rows += scores.rows
             before = due[k]
         panel = ledger.extended_panel(known_bars, last=due[k]) if len(due) > 1 else ledger.panel(last=due[k])
-        rows += _run_evening(settings, panel, due[k], after_evening, is_tested=has_test[k])
+        rows += _run_evening(settings, panel, due[k], after_evening, is_tested=is_tested[k])
     return summarise(settings, evenings=len(due), rows=rows, bars=recorded)
 
 
