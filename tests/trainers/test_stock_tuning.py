@@ -149,6 +149,19 @@ def test_a_stopped_search_resumes(history: History, tmp_path: Path) -> None:
     assert heard.epochs == (1 + 2) * 2
 
 
+def test_machines_that_begin_together_draw_different_trials(history: History, tmp_path: Path) -> None:
+    others: list[SearchResult] = []
+
+    def announce(_: str) -> None:  # the study is open, but has no trial yet
+        if not others:
+            others.append(search(search_of(history, trials=1), stored(tmp_path), consume=iter))
+
+    search(search_of(history, trials=2), stored(tmp_path), consume=iter, announce=announce)
+    with open_study(stored(tmp_path), RECIPE.settings(), 0) as study:
+        first, second = (trial.params for trial in study.trials)
+    assert first != second
+
+
 def test_a_study_of_other_settings_is_refused(history: History, tmp_path: Path) -> None:
     search(search_of(history, trials=1), stored(tmp_path), consume=iter)
     other = replace(RECIPE, quantiles=(0.2, 0.5, 0.8))

@@ -93,10 +93,15 @@ def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -
         except (SQLAlchemyError, ImportError) as error:  # ImportError: no driver for the database
             problem = f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}"
             raise ConfigurationError(problem) from error
-        # A resumed search needs another seed, or it would draw the same first trials again.
-        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
+        _set_sampler(study, seed + len(study.trials))
         _check_same(study, settings)
         yield study
+
+
+def _set_sampler(study: "Study", seed: int) -> None:
+    import optuna
+
+    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS)
 
 
 def _close(database: "RDBStorage") -> None:
@@ -316,16 +321,22 @@ def _run_missing_trials(
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
     running: dict[int, Trial] = {}
+    last = -1
 
     def list_trials(*states: TrialState) -> "Sequence[FrozenTrial]":
         return study.get_trials(deepcopy=False, states=states)
 
     def choose_trials() -> Iterator[TrialJob]:
+        nonlocal last
         while (started := len(list_trials(complete, pruned, failed)) + len(running)) < inputs.trials:
             losses = [trial.value for trial in list_trials(complete) if trial.value is not None]
             best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
             announce(f"trial {started + 1} of {inputs.trials}{best}{runner.remark}")
             trial = study.ask()
+            # After the trials of an earlier run or of another machine, the same seed would draw them again.
+            if trial.number != last + 1:
+                _set_sampler(study, inputs.recipe.optimisation.seed + trial.number)
+            last = trial.number
             running[trial.number] = trial
             yield TrialJob(
                 name=f"trial {trial.number + 1}",
