@@ -217,6 +217,16 @@ def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: 
         assert {one.as_of for one in opened.records(ForecastRecord, "version = 2")} == set(DAYS[6:8])
 
 
+@pytest.mark.usefixtures("calendar_ends_soon")
+def test_a_training_does_not_replace_a_champion_without_an_alias(folder: Path) -> None:
+    (folder / "models" / "mine" / "aliases.json").unlink()
+    run_with_renewal(folder, DAYS[7])
+    assert load_champion(folder / "models" / "mine").reference == "mine@1"
+    with Ledger.open(folder / "ledger.db") as opened:
+        roles = {one.role for one in opened.records(ForecastRecord, "model = 'mine' and version = 2")}
+    assert roles == {ForecastRole.CHALLENGER}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("calendar_ends_soon")
 def test_an_ensemble_is_trained_again_too(folder: Path) -> None:

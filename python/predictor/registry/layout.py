@@ -269,7 +269,7 @@ def claim_champion(model_folder: Path, version: int) -> int:
     with lock_file(model_folder / _LOCK):
         aliases = read_aliases(model_folder)
         if CHAMPION not in aliases:
-            _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="a server found no champion")
+            _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="the model had no champion")
     return aliases.get(CHAMPION, version)
 
 

@@ -10,6 +10,7 @@ from predictor.errors import QuantraError, format_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
+from predictor.registry import claim_champion
 from predictor.registry.layout import list_versions
 from trainers.loop import LoopError
 from trainers.stock.daily.evenings import (
@@ -65,6 +66,8 @@ class AutomaticRenewal:
         wait = COOL_DOWN_SESSIONS if newest == champion.version.number else RETRY_SESSIONS
         reason = find_retraining_reason(champion, session, evidence)
         if reason and count_sessions_since_training(settings.ledger, settings.model_folder.name, session) >= wait:
+            # Without an alias, the new version would replace it at once.
+            claim_champion(settings.model_folder, champion.version.number)
             rows += _retrain(settings, session, reason, self.cache)
         return rows
 
