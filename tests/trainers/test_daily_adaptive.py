@@ -17,6 +17,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.registry import promote_version
 from trainers.cli.commands import app
 from trainers.stock.daily import DailySettings, DailySummary, run_due_evenings
 from trainers.stock.daily.evenings import adapt_widths
@@ -120,6 +121,25 @@ def test_adaptive_forecasts_replay_to_the_last_bit_although_bars_were_revised_si
         replays = replay_forecasts(opened, models, sample_forecasts(opened, 1000))
     assert len(replays) == 4 * 3 * 3  # evenings, symbols, and a model with two baselines
     assert [replay.differences for replay in replays] == [()] * len(replays)
+
+
+def test_forecasts_of_a_challenger_that_was_promoted_on_their_evening_replay(ledger: Path, tmp_path: Path) -> None:
+    models = save_daily_model(tmp_path / "models" / "mine")
+    save_daily_model(models / "mine", 2)
+
+    def promote_and_die(*_: object) -> int:
+        promote_version(models / "mine", 2, expected=1, reason="a test", gates=())
+        raise KeyboardInterrupt
+
+    with Ledger.open(ledger, create=True) as opened:
+        settings = DailySettings(ledger=opened, model_folder=models / "mine", adaptive=True)
+        with pytest.raises(KeyboardInterrupt):
+            run_due_evenings(settings, daily_bars(DAYS[0]), AFTER_ALL_SESSIONS, after_evening=promote_and_die)
+        run_due_evenings(settings, daily_bars(DAYS[0]), AFTER_ALL_SESSIONS)
+        replays = replay_forecasts(opened, models, sample_forecasts(opened, 1000))
+    assert {(replay.record.model, replay.record.version, replay.differences) for replay in replays} == {
+        (model, version, ()) for model, version in (("mine", 1), ("mine", 2), ("mine-har", 1), ("mine-garch", 1))
+    }
 
 
 def test_recorded_widths_are_read_as_they_were(models: Path, ledger: Path) -> None:

@@ -135,7 +135,8 @@ def _replay_evening(
         events = ledger.records(LedgerEvent, condition, (EVENING, first.as_of, _list_champion_models(first)))
         accepts = any(event.detail.get("accept_suspect_bars") is True for event in events)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
-        widths = AdaptiveWidths.read(ledger, model.version, first.as_of)
+        is_champion = first.role is ForecastRole.CHAMPION
+        widths = AdaptiveWidths.read(ledger, model.version, first.as_of) if is_champion else None
         forecast = forecast if widths is None else widths.apply(forecast)
     except QuantraError as error:
         yield from (ForecastReplay(record=record, failure=error.message) for record in records)
