@@ -677,9 +677,9 @@ def shadow_forecasts(
     ]
 
 
-def replay_event(version: int, *, equal: int, different: int, failed: int = 0) -> LedgerEvent:
+def replay_event(version: int, *, equal: int, different: int, failed: int = 0, **weights: str) -> LedgerEvent:
     counts = {"equal": equal, "different": different, "failed": failed}
-    return LedgerEvent(kind="replay", model="mine", version=version, detail={**counts})
+    return LedgerEvent(kind="replay", model="mine", version=version, detail={**counts, **weights})
 
 
 @pytest.fixture
@@ -779,6 +779,13 @@ def test_the_last_replay_counts_and_must_have_replayed_something(
     with Ledger.open(shadow) as book:
         book.append([replay_event(2, equal=last[0], different=last[1], failed=last[2])])
     assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["replay"]
+
+
+def test_a_replay_of_other_weights_does_not_count(models: Path, ledger: Path, compared: VersionComparison) -> None:
+    record_shadow(ledger, models, different=1)
+    with Ledger.open(ledger) as book:
+        book.append([replay_event(2, equal=100, different=0, weights_hash="ab" * 32)])
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["replay"]
 
 
 def test_a_leak_that_an_audit_found_fails(models: Path, shadow: Path, compared: VersionComparison) -> None:

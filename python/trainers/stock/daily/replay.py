@@ -94,22 +94,23 @@ def replay_forecasts(
 
 
 def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: int = 0) -> int:
-    """Record the result as one event per model version, for the gate `replay`; returns the number of new events.
+    """Record the result as one event per model version and weights, for the gate `replay`.
 
-    With an evening, yyyymmdd, a repeated call records nothing new.
+    With an evening, yyyymmdd, a repeated call records nothing new. Returns the number of new events.
     """
-    counts = Counter((replay.record.model, replay.record.version, replay.result) for replay in replays)
+    records = [(replay.record, replay.result) for replay in replays]
+    counts = Counter((record.model, record.version, record.weights_hash, result) for record, result in records)
     events: list[LedgerEvent] = []
-    for model, version in dict.fromkeys((model, version) for model, version, _ in counts):
-        results = {result: counts[model, version, result] for result in get_args(ReplayResult)}
+    for model, version, weights_hash in dict.fromkeys(counted[:3] for counted in counts):
+        results = {result: counts[model, version, weights_hash, result] for result in get_args(ReplayResult)}
         event = LedgerEvent(
             kind=REPLAY,
             model=model,
             version=version,
             session=evening or ledger.last_session,
-            key=f"{REPLAY} {model}@{version} {evening}" if evening else "",
+            key=f"{REPLAY} {model}@{version} {evening} {weights_hash}" if evening else "",
             reason=", ".join(f"{count} {result}" for result, count in results.items()),
-            detail=results,
+            detail={**results, "weights_hash": weights_hash},
         )
         events.append(event)
     return ledger.append(events)

@@ -24,7 +24,8 @@ GATES = ("losses", "symbols", "audit", "shadow", "replay")
 SHADOW_SESSIONS = 20
 """Sessions that a version forecasts together with the champion before it may replace it."""
 REPLAY = "replay"
-"""Kind of the events that record replays; their detail has the counts `equal`, `different` and `failed`."""
+"""Kind of the events that record replays; their detail has the counts `equal`, `different` and `failed`, and the
+`weights_hash` of the forecasts."""
 
 
 def check_gates(
@@ -124,9 +125,11 @@ def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
         return GateResult(name="replay", passed=False, need=need, have="no ledger is given (--ledger)")
     condition = "kind = ? and model = ? and version = ?"
     events = ledger.records(LedgerEvent, condition, (REPLAY, challenger.model_folder.name, challenger.version))
-    if not events:
+    ours = challenger.trained_model.model.identity.weights_hash
+    details = [event.detail for event in events if event.detail.get("weights_hash", ours) == ours]
+    if not details:
         return GateResult(name="replay", passed=False, need=need, have="no replay is recorded")
-    equal, different, failed = (events[-1].detail.get(name, 0) for name in ("equal", "different", "failed"))
+    equal, different, failed = (details[-1].get(name, 0) for name in ("equal", "different", "failed"))
     have = f"{equal} equal and {different} different in the last replay"
     have += f"; {failed} could not be computed" if failed else ""
     return GateResult(name="replay", passed=bool(equal) and different == failed == 0, need=need, have=have)
