@@ -38,7 +38,7 @@ from trainers.stock.backtest import (
 )
 from trainers.stock.backtest.backtest import collect_settings, complete_plan, trade_forecasts
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.forecasts import DailyForecasts
+from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.backtest.refits import (
     Fold,
     ForecastStore,
@@ -228,6 +228,13 @@ def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Pat
     known = np.isfinite(store.read(split_sessions(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
     assert known[-10:].tolist() == [[False, True, True]] * 10
+
+
+def test_a_single_stock_has_no_forecast_until_it_has_enough_values_after_a_halt(trained_artifact: Path) -> None:
+    model = artifact_source(trained_artifact, "cpu").require_trained_model().model
+    halted = bars().select(("IBM",)).without_cells(np.arange(len(bars().sessions))[None] == 380)
+    found = forecast_daily(model, halted, halted.sessions[375:410])
+    assert np.flatnonzero(np.isfinite(found.median).all(axis=(1, 2))).tolist() == [*range(5), *range(26, 35)]
 
 
 def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelSource) -> None:

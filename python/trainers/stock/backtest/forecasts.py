@@ -10,7 +10,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, format_date
+from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, TooFewBarsError, format_date
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
@@ -108,8 +108,8 @@ def forecast_daily(
             for panel in panels
         ]
         for day, forecast in enumerate(model.predict(instances, AFTER_ALL_SESSIONS, NEVER), start=k):
-            if isinstance(forecast, NoUsableSymbolError):
-                continue
+            if isinstance(forecast, NoUsableSymbolError) or (day > 0 and isinstance(forecast, TooFewBarsError)):
+                continue  # later days have enough bars, unless the stocks were halted
             if isinstance(forecast, QuantraError):
                 raise forecast
             values[day] = forecast.values
