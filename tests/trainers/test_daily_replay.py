@@ -363,6 +363,18 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(folder: Path, monk
     assert read_aliases(folder / "models" / "mine") == {"champion": 1}
 
 
+@pytest.mark.usefixtures("calendar_ends_soon")
+def test_an_alarm_of_the_replaced_champion_trains_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pass_all(*_: object, **__: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(renewal, "check_gates", pass_all)
+    monkeypatch.setattr(renewal, "SHADOW_SESSIONS", 1)
+    save_daily_model(folder / "models" / "mine", 2, until=20091130)
+    events = run_with_renewal(folder, DAYS[5], can_promote=True)
+    assert [(event.kind, event.version) for event in events] == [("champion", 1), ("champion", 2)]
+
+
 def test_a_damaged_newest_version_does_not_stop_the_evenings(folder: Path) -> None:
     damaged = shutil.copytree(folder / "models" / "mine" / "1", folder / "models" / "mine" / "2")
     (damaged / "weights.safetensors").write_bytes(b"")

@@ -10,7 +10,7 @@ from predictor.errors import QuantraError, format_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
-from predictor.registry import claim_champion
+from predictor.registry import CHAMPION, claim_champion, read_aliases
 from predictor.registry.layout import list_versions
 from trainers.loop import LoopError
 from trainers.stock.daily.evenings import (
@@ -63,6 +63,8 @@ class AutomaticRenewal:
         newest, rows = max(list_versions(settings.model_folder)), 0
         if self.can_promote and newest != champion.version.number:
             rows = _promote_if_better(settings, champion, newest, session)
+            if read_aliases(settings.model_folder).get(CHAMPION) == newest:  # the evidence is that of the old champion
+                return rows
         wait = COOL_DOWN_SESSIONS if newest == champion.version.number else RETRY_SESSIONS
         reason = find_retraining_reason(champion, session, evidence)
         if reason and count_sessions_since_training(settings.ledger, settings.model_folder.name, session) >= wait:
