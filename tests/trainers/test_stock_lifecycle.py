@@ -658,6 +658,12 @@ def with_bounds(
     return replace(found, bounds=limits, is_refresh=refresh)
 
 
+def test_the_bounds_are_said_to_be_averaged_by_day(compared: VersionComparison) -> None:
+    """The mean of all forecasts may be outside, if the number of symbols changes."""
+    sentence = with_bounds(compared, 0.0083, 0.0184).sentence
+    assert "; averaged by day, +0.83 to +1.84 % smaller, no matter how often you look: decided for it" in sentence
+
+
 # --- gates
 
 

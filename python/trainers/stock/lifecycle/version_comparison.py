@@ -177,7 +177,7 @@ def load_champion(model_folder: Path, covariates: CovariateSource = NO_COVARIATE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceBounds:
-    """Bounds of a relative improvement that hold no matter how often you look."""
+    """Bounds of a relative improvement that hold no matter how often you look; every day has the same weight."""
 
     alpha: float
     """Probability that a bound is ever wrong."""
@@ -278,7 +278,7 @@ class VersionComparison:
             return f"{summary}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
         bounds = f"{100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} % smaller"
-        return f"{summary}; {bounds}, no matter how often you look: {verdict}"
+        return f"{summary}; averaged by day, {bounds}, no matter how often you look: {verdict}"
 
     def to_json(self) -> dict[str, Json]:
         """All fields, the decision and the sentence; NaN becomes null."""
