@@ -29,7 +29,7 @@ from trainers.stock.daily.replay import find_forecasts, record_replays, replay_f
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.lifecycle import RetrainingPlan, retrain
+from trainers.stock.lifecycle import RetrainingPlan, promote, retrain
 from trainers.stock.lifecycle.promotion import REPLAY, roll_back_champion
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import DataSplits
@@ -219,6 +219,17 @@ def calendar_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordedModel, "count_sessions_left", count_few)
 
 
+@pytest.fixture
+def gates_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every version passes its gates after one session."""
+
+    def pass_all(*_: object, **__: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(renewal, "check_gates", pass_all)
+    monkeypatch.setattr(renewal, "SHADOW_SESSIONS", 1)
+
+
 @pytest.mark.usefixtures("calendar_ends_soon")
 def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: Path) -> None:
     (event,) = run_with_renewal(folder, DAYS[7])
@@ -343,18 +354,15 @@ def test_versions_that_cannot_be_compared_wait(
         raise error("split test has no room for a target that reaches 20 sessions")
 
     monkeypatch.setattr(renewal, "compare_versions", fail)
-    assert [event.kind for event in run_with_renewal(folder, 20100212, can_promote=True)] == [RETRAINING]
+    events = run_with_renewal(folder, 20100212, can_promote=True)
+    assert [(event.kind, event.version) for event in events] == [("champion", 1), (RETRAINING, 2)]
     with Ledger.open(folder / "ledger.db") as opened:
         (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
     assert (replayed.version, replayed.detail["different"]) == (2, 0)
 
 
-def test_a_version_that_was_rolled_back_is_not_promoted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pass_all(*_: object, **__: object) -> tuple[()]:
-        return ()
-
-    monkeypatch.setattr(renewal, "check_gates", pass_all)
-    monkeypatch.setattr(renewal, "SHADOW_SESSIONS", 1)
+@pytest.mark.usefixtures("gates_pass")
+def test_a_version_that_was_rolled_back_is_not_promoted_again(folder: Path) -> None:
     save_daily_model(folder / "models" / "mine", 2, until=20091130)
     run_with_renewal(folder, DAYS[5], can_promote=True)
     assert read_aliases(folder / "models" / "mine") == {"champion": 2}
@@ -363,13 +371,23 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(folder: Path, monk
     assert read_aliases(folder / "models" / "mine") == {"champion": 1}
 
 
-@pytest.mark.usefixtures("calendar_ends_soon")
-def test_an_alarm_of_the_replaced_champion_trains_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pass_all(*_: object, **__: object) -> tuple[()]:
-        return ()
+@pytest.mark.usefixtures("gates_pass")
+def test_a_promotion_of_a_killed_evening_is_recorded_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def promote_and_die(*words: Any, **flags: Any) -> None:
+        promote(*words, **flags)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(renewal, "check_gates", pass_all)
-    monkeypatch.setattr(renewal, "SHADOW_SESSIONS", 1)
+    save_daily_model(folder / "models" / "mine", 2, until=20091130)
+    with monkeypatch.context() as patch:
+        patch.setattr(renewal, "promote", promote_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            run_with_renewal(folder, DAYS[5], can_promote=True)
+    events = run_with_renewal(folder, DAYS[6], can_promote=True)
+    assert [(event.kind, event.version) for event in events] == [("champion", 1), ("champion", 2)]
+
+
+@pytest.mark.usefixtures("calendar_ends_soon", "gates_pass")
+def test_an_alarm_of_the_replaced_champion_trains_nothing(folder: Path) -> None:
     save_daily_model(folder / "models" / "mine", 2, until=20091130)
     events = run_with_renewal(folder, DAYS[5], can_promote=True)
     assert [(event.kind, event.version) for event in events] == [("champion", 1), ("champion", 2)]
@@ -378,7 +396,7 @@ def test_an_alarm_of_the_replaced_champion_trains_nothing(folder: Path, monkeypa
 def test_a_damaged_newest_version_does_not_stop_the_evenings(folder: Path) -> None:
     damaged = shutil.copytree(folder / "models" / "mine" / "1", folder / "models" / "mine" / "2")
     (damaged / "weights.safetensors").write_bytes(b"")
-    assert run_with_renewal(folder, DAYS[5], can_promote=True) == []
+    assert [event.version for event in run_with_renewal(folder, DAYS[5], can_promote=True)] == [1]  # the champion
     with Ledger.open(folder / "ledger.db") as opened:
         (evening,) = opened.records(LedgerEvent, "kind = ? and session = ?", (EVENING, DAYS[5]))
     assert "mine@2" in str(evening.detail["failed"])

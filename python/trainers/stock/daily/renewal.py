@@ -61,8 +61,10 @@ class AutomaticRenewal:
     ) -> int:
         """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
         newest, rows = max(list_versions(settings.model_folder)), 0
+        if self.can_promote:  # an evening that was killed may have left the event of its promotion out
+            rows = record_moves(settings.model_folder, settings.ledger)
         if self.can_promote and newest != champion.version.number:
-            rows = _promote_if_better(settings, champion, newest, session)
+            rows += _promote_if_better(settings, champion, newest, session)
             if read_aliases(settings.model_folder).get(CHAMPION) == newest:  # the evidence is that of the old champion
                 return rows
         wait = COOL_DOWN_SESSIONS if newest == champion.version.number else RETRY_SESSIONS
